@@ -53,6 +53,11 @@ class Settings:
             return False
         return not self.select or any(code.startswith(p) for p in self.select + self.extend_select)
 
+    @property
+    def wants_all(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.ignore and (not self.select or "MLU" in self.select)
+
 
 @dataclass(frozen=True, slots=True)
 class Options:

@@ -1,0 +1,439 @@
+"""
+From paths to results: find the files, learn about the project around them, migrate each in a worker, keep what was
+learnt.
+
+Reads; writes only to the cache. What becomes of the results (a copy, a diff, a report) is decided by the callers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlu_migrate import baseline, cache, gitinfo, pool, walk
+from mlu_migrate.model import FileResult, FileStatus, Finding, RunResult
+from mlu_migrate.settings import Options, Settings, project_root
+
+LARGEST = 100 * 1024 * 1024  # bytes; a larger file is data, whatever its name
+FACT_FILES = 50_000  # Python files of a project that are scanned for facts; beyond that only those of the run
+FACT_SECONDS = 600.0
+
+Talk = Callable[[str], None]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One path the user named. ``prefix`` is put before the paths of its files in reports, "" or ending in a slash."""
+
+    path: Path
+    directory: bool
+    prefix: str
+
+    def report_path(self, rel: str) -> str:
+        """The path in reports of a file of this target."""
+        return f"{self.prefix}{rel}"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One file of the run. ``rel`` is its path inside its target, ``rooted`` its path from the project root."""
+
+    target: Target
+    path: Path
+    rel: str
+    root: Path
+    rooted: str
+    python: bool
+
+    @property
+    def shown(self) -> str:
+        """The path in reports."""
+        return self.target.report_path(self.rel)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished run. ``jobs`` and ``result.files`` run in parallel."""
+
+    targets: tuple[Target, ...]
+    jobs: tuple[Job, ...]
+    result: RunResult
+    baselined: int = 0
+
+    def of(self, target: Target) -> list[tuple[Job, FileResult]]:
+        """The files of one target."""
+        return [(job, file) for job, file in zip(self.jobs, self.result.files, strict=True) if job.target == target]
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    source: bytes
+    path: str
+    root: int
+    python: bool
+    kept: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Context:
+    settings: Settings
+    facts: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Work:
+    """State of a run while it goes on."""
+
+    settings: Settings
+    options: Options
+    talk: Talk
+    store: cache.Cache | None
+    facts: list[Any] = field(default_factory=list)
+    facts_key: list[str] = field(default_factory=list)
+    roots: list[Path] = field(default_factory=list)
+
+
+def targets_of(paths: Sequence[Path]) -> tuple[Target, ...]:
+    """
+    What the arguments mean for report paths.
+
+    With one folder paths are relative to it. A file keeps its name from the current folder where it is below that,
+    so that an editor finds it, and several folders stand before the paths of their files.
+    """
+    if len(paths) == 1 and paths[0].is_dir():
+        return (Target(paths[0], True, ""),)
+    targets = []
+    for path in paths:
+        directory = path.is_dir()
+        shown = _from_here(path, alone=len(paths) == 1)
+        if directory:
+            targets.append(Target(path, True, "" if shown == "." else f"{shown}/"))
+        else:
+            targets.append(Target(path, False, shown.removesuffix(path.name)))
+    return tuple(targets)
+
+
+def run(
+    targets: Sequence[Target],
+    settings: Settings,
+    options: Options,
+    *,
+    since: str | None = None,
+    left_out: bool = False,
+    talk: Talk = lambda text: None,
+    progress: Progress = lambda done, total: None,
+) -> Run:
+    """
+    Migrate the files of all targets in memory.
+
+    ``since`` limits the run to files that git says have changed. ``left_out`` also lists files that hold something
+    to migrate but that an ignore file or a glob leaves out, for a caller that copies them. Raises GitError or
+    BaselineError for settings that do not fit; whatever a single file does becomes its result.
+    """
+    begun = time.perf_counter()
+    store = cache.Cache() if options.cache else None
+    work = _Work(settings, options, talk, store)
+    held_by = baseline.read(Path(options.baseline)) if options.baseline else None
+    jobs, results = _gather(targets, work, since, left_out)
+    pending: list[tuple[int, _Item]] = []
+    for index, job in enumerate(jobs):
+        if results[index] is None:
+            data = _read(job.path)
+            if isinstance(data, str):
+                results[index] = FileResult(job.shown, FileStatus.FAILED, data)
+            else:
+                pending.append((index, _Item(data, job.rooted, work.roots.index(job.root), job.python)))
+    if pending:
+        _learn(work, jobs, targets)
+    _migrate(work, jobs, pending, results, progress)
+    baselined = _hold(work, jobs, pending, results, held_by) if held_by else 0
+    if store is not None:
+        store.tidy_sometimes()
+    files = tuple(result for result in results if result is not None)
+    result = RunResult(files, torch_mlu=settings.torch_mlu, seconds=round(time.perf_counter() - begun, 3))
+    return Run(tuple(targets), tuple(jobs), result, baselined)
+
+
+def migrate_text(
+    source: bytes, path: Path, settings: Settings, options: Options, talk: Talk = lambda text: None
+) -> FileResult:
+    """Migrate bytes that came from elsewhere as if they were the file at ``path``, which need not exist."""
+    root = project_root(path.absolute().parent)
+    rooted = baseline.relative(path, root)
+    work = _Work(settings, options, talk, cache.Cache() if options.cache else None, roots=[root])
+    target = Target(path, False, "")
+    job = Job(target, path, path.as_posix(), root, rooted, True)
+    if path.parent.is_dir():
+        _learn(work, [job], [target])
+    else:
+        work.facts, work.facts_key = [None], [""]
+    python = path.suffix.lower() in walk.PYTHON_SUFFIXES or not handler(settings)(path)
+    results: list[FileResult | None] = [None]
+    _migrate(work, [job], [(0, _Item(source, rooted, 0, python))], results, lambda done, total: None)
+    assert results[0] is not None
+    return results[0]
+
+
+def handler(settings: Settings) -> Callable[[Path], bool]:
+    """Says of a path that is no Python whether it is migrated. With ``configs = "off"`` only notebooks are."""
+    from mlu_migrate import nonpython
+
+    if settings.configs == "off":
+        return lambda path: path.suffix == ".ipynb" and nonpython.handles(path)
+    return nonpython.handles
+
+
+def _gather(
+    targets: Sequence[Target], work: _Work, since: str | None, left_out: bool
+) -> tuple[list[Job], list[FileResult | None]]:
+    """The jobs in order, and results for those that are decided already."""
+    options = work.options
+    rules = walk.Rules(options.exclude, options.extend_exclude, options.gitignore)
+    handles = handler(work.settings)
+    jobs: list[Job] = []
+    results: list[FileResult | None] = []
+    seen: set[Path] = set()
+    for target in targets:
+        root = project_root(target.path.absolute())
+        if root not in work.roots:
+            work.roots.append(root)
+        if target.directory:
+            found = walk.find(target.path, root, rules, handles)
+            if left_out:
+                found.refused += _left_out(target.path, root, found, handles)
+        else:
+            found = walk.Found()
+            single = walk.single(target.path, target.path.name, rules, root, handles)
+            if isinstance(single, walk.Candidate):
+                found.files.append(single)
+            elif single is not None:
+                found.refused.append(single)
+        changed = {path.resolve() for path in gitinfo.changed_since(target.path, since)} if since else None
+        entries: list[walk.Candidate | walk.Refused] = [*found.files, *found.refused]
+        for entry in sorted(entries, key=lambda item: item.rel.split("/")):
+            place = Path(os.path.abspath(entry.path))
+            if place in seen or (changed is not None and entry.path.resolve() not in changed):
+                continue
+            seen.add(place)
+            python = isinstance(entry, walk.Refused) or entry.python
+            job = Job(target, entry.path, entry.rel, root, baseline.relative(entry.path, root), python)
+            jobs.append(job)
+            if isinstance(entry, walk.Refused):
+                status = FileStatus.FAILED if entry.failed else FileStatus.SKIPPED
+                results.append(FileResult(job.shown, status, entry.reason))
+            else:
+                results.append(None)
+    return jobs, results
+
+
+def _left_out(top: Path, root: Path, found: walk.Found, handles: Callable[[Path], bool]) -> list[walk.Refused]:
+    """Files with something to migrate in them that ignore files or globs keep out of ``found``."""
+    from mlu_migrate.prefilter import mentions
+
+    known = {item.rel for item in found.files} | {item.rel for item in found.refused}
+    everything = walk.find(top, root, walk.Rules(gitignore=False), handles)
+    reason = "left out by .gitignore or an exclude, not migrated"
+    refused = []
+    for item in everything.files:
+        if item.rel in known or not item.python:
+            continue
+        data = _read(item.path)
+        if isinstance(data, bytes) and mentions(data):
+            refused.append(walk.Refused(item.path, item.rel, reason))
+    return refused
+
+
+def _read(path: Path) -> bytes | str:
+    """The bytes of a file, or the reason why there are none."""
+    try:
+        for _ in range(3):
+            with path.open("rb") as file:
+                before = os.fstat(file.fileno())
+                if before.st_size > LARGEST:
+                    return f"larger than {LARGEST // 1024**2} MiB"
+                data = file.read()
+                after = os.fstat(file.fileno())
+            if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and len(
+                data
+            ) == after.st_size:
+                return data
+    except FileNotFoundError:
+        return "vanished during the run"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return "kept changing while it was read"
+
+
+def _learn(work: _Work, jobs: Sequence[Job], targets: Sequence[Target]) -> None:
+    """Facts of each project the run touches, from the cache where nothing changed."""
+    from mlu_migrate import project
+
+    types = tuple(item for item in vars(project).values() if isinstance(item, type) and dataclasses.is_dataclass(item))
+    for root in work.roots:
+        files = _fact_files(work, root, jobs, targets)
+        rows = []
+        for path in files:
+            try:
+                status = path.stat()
+            except OSError:
+                continue
+            rows.append((baseline.relative(path, root), status.st_size, status.st_mtime_ns))
+        name = cache.key("facts", cache.tool_fingerprint(), str(root), cache.encode(rows))
+        body = work.store.get(name) if work.store else None
+        if body is None:
+            size = sum(row[1] for row in rows)
+            scanned = next(iter(pool.run(_scan, None, [(root, files)], [size], jobs=1, seconds=FACT_SECONDS)))
+            if scanned.value is None:
+                work.talk(f"{root}: nothing is known of the project as a whole: {scanned.reason}")
+                work.facts.append(None)
+                work.facts_key.append("")
+                continue
+            body = scanned.value
+            if work.store:
+                work.store.put(name, body)
+        work.facts.append(cache.decode(body, types))
+        work.facts_key.append(cache.key(body))
+
+
+def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], targets: Sequence[Target]) -> list[Path]:
+    own = [job.path for job in jobs if job.root == root and job.python]
+    whole = [target for target in targets if target.directory and target.path.resolve() == root.resolve()]
+    if whole and work.options.exclude is None and not work.options.extend_exclude and work.options.gitignore:
+        return own
+    around = walk.find(root, root, walk.Rules(), lambda path: False).files
+    if len(around) > FACT_FILES:
+        work.talk(f"{root}: {len(around)} Python files; only those of this run are looked at for what they define")
+        return own
+    places = {os.path.abspath(item.path) for item in around}
+    return [item.path for item in around] + [path for path in own if os.path.abspath(path) not in places]
+
+
+def _scan(context: object, item: tuple[Path, list[Path]]) -> bytes:
+    from mlu_migrate import project
+
+    root, files = item
+    return cache.encode(project.scan(root, files))
+
+
+def _migrate(
+    work: _Work,
+    jobs: Sequence[Job],
+    pending: Sequence[tuple[int, _Item]],
+    results: list[FileResult | None],
+    progress: Progress,
+) -> None:
+    """Fill in the results of the pending items, from the cache or through workers."""
+    settings_key = cache.fingerprint(work.settings)
+    tool = cache.tool_fingerprint()
+    missing: list[tuple[int, _Item, str]] = []
+    for index, item in pending:
+        facts = work.facts_key[item.root]
+        name = cache.key("file", tool, settings_key, facts, item.path, cache.encode(item.kept), item.source)
+        body = work.store.get(name) if work.store else None
+        if body is not None:
+            results[index] = _placed(cache.unpack(body, item.path, item.source), jobs[index], item.source)
+        else:
+            missing.append((index, item, name))
+    total, done = len(pending), len(pending) - len(missing)
+    progress(done, total)
+    if not missing:
+        return
+    _import_rules()
+    outcomes = pool.run(
+        _one,
+        _Context(work.settings, tuple(work.facts)),
+        [item for _, item, _ in missing],
+        [len(item.source) for _, item, _ in missing],
+        jobs=work.options.jobs,
+        seconds=work.options.file_timeout,
+    )
+    for (index, item, name), outcome in zip(missing, outcomes, strict=True):
+        if outcome.value is None:
+            results[index] = FileResult(jobs[index].shown, FileStatus.FAILED, outcome.reason, item.source)
+        else:
+            if work.store:
+                work.store.put(name, cache.pack(outcome.value))
+            results[index] = _placed(outcome.value, jobs[index], item.source)
+        done += 1
+        progress(done, total)
+
+
+def _import_rules() -> None:
+    """Import what workers need before they are forked, once for all of them."""
+    from mlu_migrate import engine, nonpython, rule
+
+    rule.all_rules()
+    assert engine.migrate and nonpython.migrate
+
+
+def _one(context: _Context, item: _Item) -> FileResult:
+    """Migrate one file. Runs in a worker; the source stays with the parent."""
+    from mlu_migrate import engine, nonpython
+
+    settings = dataclasses.replace(context.settings, kept=item.kept) if item.kept else context.settings
+    migrate = engine.migrate if item.python else nonpython.migrate
+    result = migrate(item.source, item.path, settings, context.facts[item.root])
+    return dataclasses.replace(result, source=b"")
+
+
+def _placed(result: FileResult, job: Job, source: bytes) -> FileResult:
+    """A result with its source back and with the paths that reports show."""
+    findings = result.findings
+    if job.shown != job.rooted:
+        findings = tuple(finding.with_(path=job.shown) for finding in findings)
+    return dataclasses.replace(result, path=job.shown, source=source, findings=findings)
+
+
+def _hold(
+    work: _Work,
+    jobs: Sequence[Job],
+    pending: Sequence[tuple[int, _Item]],
+    results: list[FileResult | None],
+    held_by: baseline.Baseline,
+) -> int:
+    """
+    Take findings that the baseline holds out of the results; returns how many.
+
+    Code they are about must stay as it is, so a file in which one of them was applied is migrated again without it.
+    """
+    again: list[tuple[int, _Item]] = []
+    count = 0
+    for index, item in pending:
+        result = results[index]
+        assert result is not None
+        new, held = held_by.split(result.findings, jobs[index].path)
+        count += len(held)
+        if any(finding.applied for finding in held):
+            kept = tuple((finding.code, finding.line, finding.column) for finding in held)
+            again.append((index, dataclasses.replace(item, kept=kept)))
+        elif held:
+            results[index] = dataclasses.replace(result, findings=tuple(new))
+    if again:
+        _migrate(work, jobs, again, results, lambda done, total: None)
+        for index, item in again:
+            result = results[index]
+            assert result is not None
+            places = set(item.kept)
+            left = tuple(f for f in result.findings if not _is_at(f, places))
+            results[index] = dataclasses.replace(result, findings=left)
+    return count
+
+
+def _is_at(finding: Finding, places: set[tuple[str, int, int]]) -> bool:
+    return (finding.code, finding.line, finding.column) in places
+
+
+def _from_here(path: Path, *, alone: bool) -> str:
+    """
+    The path from the current folder where it is below that; else as it was given, or only its name if it is alone.
+    """
+    relative = os.path.relpath(path.absolute())
+    if not relative.startswith(os.pardir):
+        return Path(relative).as_posix()
+    return path.name if alone else path.as_posix().lstrip("/")
