@@ -1,0 +1,141 @@
+"""From what flow knows about a literal to a finding: replace, gain a member, keep, or ask."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import ClassVar
+
+from mlu_migrate.flow import Proof, Shape, Use
+from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.rule import Rule
+from mlu_migrate.sinks import Kind
+from mlu_migrate.unit import Unit, argument
+from mlu_migrate.vendors import is_kept
+
+
+class StringRule(Rule):
+    """Shared by the rules about device strings and process-group backends."""
+
+    kind: ClassVar[Kind]
+    safety = Safety.SAFE
+
+    def decide(self, node: ast.expr, text: str, unit: Unit) -> Iterator[Finding]:
+        """The finding for one literal."""
+        if unit.is_docstring(node) or _inside_annotation_prose(unit, node):
+            return
+        if is_kept(unit, node):
+            yield self.found(unit, node, "sibling", safety=Safety.MANUAL, text=text)
+            return
+        if _owned_elsewhere(unit, node):
+            return
+        use = unit.flow.of(node, self.kind)
+        if use.shape is Shape.MEMBER and use.proof >= Proof.SIBLING:
+            yield self._gain(node, unit, use)
+        elif use.shape is Shape.CASE and use.proof >= Proof.SIBLING:
+            end = unit.end(node)
+            new = self._new_literal(node, unit)
+            yield self.found(unit, node, "case", Edit(end, end, b" | " + new), why=use.why)
+        elif use.shape is Shape.KEY:
+            yield self._entry(node, unit, use)
+        elif use.proof is Proof.OTHER:
+            yield self.found(unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why)
+        elif use.proof is Proof.NONE:
+            yield from self._unknown(node, text, unit)
+        else:
+            confidence = Confidence.HIGH if use.proof >= Proof.NAMED else Confidence.MEDIUM
+            yield from self._replace(node, text, unit, use, confidence)
+
+    def _replace(self, node: ast.expr, text: str, unit: Unit, use: Use, confidence: Confidence) -> Iterator[Finding]:
+        edits = self.spelled(node, text, unit)
+        if edits is None:
+            yield self.found(unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, text=text)
+        else:
+            yield self.found(unit, node, "replaced", edits, confidence=confidence, why=use.why, text=text)
+
+    def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
+        """The edits inside the literal, None where its characters are not spelled out."""
+        return unit.replace_in_string(node, self.kind.old, self.kind.new)
+
+    def _unknown(self, node: ast.expr, text: str, unit: Unit) -> Iterator[Finding]:
+        edits = self.spelled(node, text, unit)
+        if edits is not None:
+            yield self.found(
+                unit, node, "unknown", edits, safety=Safety.UNSAFE, severity=Severity.WARNING, confidence=Confidence.LOW, text=text
+            )
+
+    def _new_literal(self, node: ast.expr, unit: Unit) -> bytes:
+        return unit.data[unit.start(node) : unit.end(node)].replace(self.kind.old.encode(), self.kind.new.encode())
+
+    def _gain(self, node: ast.expr, unit: Unit, use: Use) -> Finding:
+        """`in ("cuda", "xpu")`: the new member stands behind the old one."""
+        end = unit.end(node)
+        return self.found(unit, node, "member", Edit(end, end, b", " + self._new_literal(node, unit)), why=use.why)
+
+    def _entry(self, node: ast.expr, unit: Unit, use: Use) -> Finding:
+        """A dispatch table: the entry is repeated for mlu, with the CUDA words of its value renamed."""
+        from mlu_migrate.rename import mapped
+
+        table = unit.parent(node)
+        assert isinstance(table, ast.Dict)
+        value = next(v for k, v in zip(table.keys, table.values) if k is node)
+        text = unit.data[unit.start(value) : unit.end(value)]
+        edits: list[Edit] = []
+        for inner in ast.walk(value):
+            name = unit.name(inner) if isinstance(inner, ast.Attribute) else None
+            if name is not None and name.startswith("torch.") and mapped(name, unit.settings.torch_mlu) != name:
+                from mlu_migrate.rename import spell
+
+                outer = unit.parent(inner)
+                if not (isinstance(outer, ast.Attribute) and unit.name(outer)):
+                    edits += spell(unit, inner, name, mapped(name, unit.settings.torch_mlu)) or ()
+            elif isinstance(inner, ast.Constant) and isinstance(inner.value, str) and self.kind.text.fullmatch(inner.value):
+                edits += self.spelled(inner, inner.value, unit) or ()
+        base = unit.start(value)
+        out, position = b"", 0
+        for edit in sorted(edits):
+            out += text[position : edit.start - base] + edit.text
+            position = edit.end - base
+        out += text[position:]
+        end = unit.end(value)
+        while unit.data[end : end + 1] == b")" and _closes(unit, node, end):
+            end += 1
+        own_line = unit.source.position(unit.start(node))[0] != unit.source.position(unit.start(table))[0]
+        line = unit.source.line_of(unit.start(node))
+        indent = unit.data[unit.source.starts[line - 1] : unit.start(node)]
+        multi = own_line and not indent.strip()
+        joint = b"," + unit.source.newline + indent if multi else b", "
+        span = (unit.start(node), unit.end(value))
+        return self.found(unit, span, "entry", Edit(end, end, joint + self._new_literal(node, unit) + b": " + out), why=use.why)
+
+
+def _closes(unit: Unit, key: ast.expr, end: int) -> bool:
+    """Whether a parenthesis after a value belongs to the value: as many close as were opened after the key."""
+    between = unit.data[unit.end(key) : end]
+    return between.count(b"(") > between.count(b")")
+
+
+def _owned_elsewhere(unit: Unit, node: ast.expr) -> bool:
+    """`map_location={...}`: keys are tags in a file; the rule for loading decides about the whole dict."""
+    for outer in unit.ancestors(node):
+        if isinstance(outer, ast.Dict):
+            parent = unit.parent(outer)
+            if isinstance(parent, ast.keyword) and parent.arg == "map_location":
+                return True
+            if isinstance(parent, ast.Call) and unit.callee(parent) in ("torch.load", "torch.jit.load"):
+                return argument(parent, "map_location", 1) is outer
+        if isinstance(outer, ast.stmt):
+            return False
+    return False
+
+
+def _inside_annotation_prose(unit: Unit, node: ast.expr) -> bool:
+    """A string that is a forward reference: `def f(d: "cuda")` does not occur; texts in annotations are left alone."""
+    child: ast.AST = node
+    for outer in unit.ancestors(node):
+        if isinstance(outer, ast.arg) and child is outer.annotation:
+            return True
+        if isinstance(outer, (ast.expr, ast.keyword)):
+            return False
+        child = outer
+    return False

@@ -1,0 +1,142 @@
+"""
+Files other than Python: which ones are looked at, and by which rules.
+
+The kind of a file is decided by its name, and for a file without a suffix by its first line. What is written is
+decided in :mod:`mlu_migrate.configs.apply`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+
+from mlu_migrate import engine, notebooks
+from mlu_migrate.configs import (
+    apply,
+    cmake,
+    dockerfile,
+    dotenv,
+    ini,
+    jsonfile,
+    makefile,
+    markdown,
+    requirements,
+    shell,
+    tomlconfig,
+    vocabulary,
+    yamlfile,
+)
+from mlu_migrate.configs.document import Document
+from mlu_migrate.model import FileResult, FileStatus
+from mlu_migrate.settings import Settings
+
+_SUFFIXES = {
+    ".ipynb": "notebook",
+    ".sh": "shell",
+    ".bash": "shell",
+    ".zsh": "shell",
+    ".ksh": "shell",
+    ".csh": "shell",
+    ".slurm": "shell",
+    ".sbatch": "shell",
+    ".sub": "shell",
+    ".pbs": "shell",
+    ".lsf": "shell",
+    ".mk": "makefile",
+    ".dockerfile": "dockerfile",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".toml": "toml",
+    ".json": "json",
+    ".jsonc": "json",
+    ".ini": "ini",
+    ".cfg": "ini",
+    ".conf": "ini",
+    ".env": "dotenv",
+    ".cmake": "cmake",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".qmd": "markdown",
+}
+_NAMES = (
+    (re.compile(r"(?i)(?:gnu)?makefile(?:\..+)?"), "makefile"),
+    (re.compile(r"(?i)(?:docker|container)file(?:[._-].*)?"), "dockerfile"),
+    (re.compile(r"(?i)cmakelists\.txt"), "cmake"),
+    (re.compile(r"\.env(?:\..+)?|\.envrc"), "dotenv"),
+    (re.compile(r"(?i)(?:.*[-_.])?(?:requirements?|constraints?|deps)(?:[-_.].*)?\.(?:txt|in)"), "requirements"),
+    (re.compile(r"Pipfile"), "toml"),
+    (re.compile(r"\.condarc|\.clang-format"), ""),
+)
+# Written by tools, or data under a configuration's suffix.
+_LOCKS = re.compile(
+    r"(?i)package(?:-lock)?\.json|.*\.lock|.*[-.]lock\.(?:json|ya?ml|toml)|tokenizer(?:_config)?\.json|vocab\.json"
+    r"|.*\.(?:index|bin\.index|safetensors\.index)\.json|special_tokens_map\.json|merges\.txt"
+)
+_FOLDER_REQUIREMENTS = re.compile(r"(?i)(?:^|/)requirements/[^/]+\.(?:txt|in)$")
+_SHEBANG = re.compile(rb"#![^\n]*\b(?:ba|z|da|k|c)?sh\b")
+
+_CHECKERS: Mapping[str, Callable[[Document], None]] = {
+    "shell": shell.check,
+    "makefile": makefile.check,
+    "dockerfile": dockerfile.check,
+    "yaml": yamlfile.check,
+    "toml": tomlconfig.check,
+    "json": jsonfile.check,
+    "ini": ini.check,
+    "dotenv": dotenv.check,
+    "requirements": requirements.check,
+    "cmake": cmake.check,
+}
+_VALIDATORS: Mapping[str, Callable[[str], bool]] = {
+    "yaml": yamlfile.valid,
+    "toml": tomlconfig.valid,
+    "json": jsonfile.valid,
+}
+
+
+def handles(path: Path) -> bool:
+    """Whether a file is one of ours. A file without a suffix is opened for its first line, if it can be."""
+    return kind_of(path.as_posix(), _first_bytes(path) if not path.suffix else b"") is not None
+
+
+def kind_of(path: str, source: bytes) -> str | None:
+    """The kind of a file from its name and first line, None when it is not looked at."""
+    name = PurePosixPath(path).name
+    if _LOCKS.fullmatch(name):
+        return None
+    for pattern, kind in _NAMES:
+        if pattern.fullmatch(name):
+            return kind or None
+    if _FOLDER_REQUIREMENTS.search(path):
+        return "requirements"
+    suffix = PurePosixPath(path).suffix.lower()
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    return "shell" if not suffix and _SHEBANG.match(source) else None
+
+
+def migrate(source: bytes, path: str, settings: Settings, facts: object = None) -> FileResult:
+    """
+    Migrate one file. A notebook's Python is always migrated; scripts and configurations as ``settings.configs`` says.
+    """
+    kind = kind_of(path, source[:200])
+    if kind == "notebook":
+        return notebooks.migrate(source, path, settings, facts)
+    unchanged = FileResult(path, FileStatus.UNCHANGED, source=source)
+    if kind is None or settings.configs == "off" or b"\0" in source or not vocabulary.trigger().search(source):
+        return unchanged
+    doc = Document(source, path, settings, prose=kind == "markdown")
+    if kind == "markdown":
+        markdown.check(doc, lambda block, name: engine.migrate(block, name, settings, facts))
+    else:
+        _CHECKERS[kind](doc)
+    return apply.finish(doc, _VALIDATORS.get(kind))
+
+
+def _first_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(200)
+    except OSError:
+        return b""

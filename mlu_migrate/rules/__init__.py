@@ -1,0 +1,1 @@
+"""One rule a file; see mlu_migrate/rule.py."""

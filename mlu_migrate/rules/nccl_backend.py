@@ -1,0 +1,55 @@
+"""MLU301: process groups that name the NCCL backend."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mlu_migrate.decide import StringRule
+from mlu_migrate.model import Edit, Finding, Severity
+from mlu_migrate.sinks import BACKEND
+from mlu_migrate.unit import Unit
+
+
+class NcclBackend(StringRule):
+    """
+    Process groups that name the NCCL backend.
+
+    ## What it changes
+    The text "nccl" where it is the backend of a process group: calls, comparisons, defaults, options, `"cpu:gloo,cuda:nccl"`.
+
+    ## Before
+        import torch.distributed as dist
+
+        dist.init_process_group("nccl", rank=rank)
+
+    ## After
+        import torch.distributed as dist
+        import torch_mlu  # noqa: F401
+
+        dist.init_process_group("cncl", rank=rank)
+
+    ## Left alone
+    Messages, file names, and a backend read from a config file or passed in by the caller.
+
+    ## Source
+    torch_mlu r2.4_develop, torch_mlu/mlu/cncl.py:120 (registers the backend `cncl`).
+    """
+
+    code = "MLU301"
+    name = "nccl-backend"
+    severity = Severity.INFO
+    topics = ("distributed",)
+    kind = BACKEND
+
+    def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """Plain literals; an f-string never names a backend."""
+        if isinstance(node.value, str) and self.kind.text.fullmatch(node.value):
+            if not isinstance(unit.parent(node), ast.JoinedStr):
+                yield from self.decide(node, node.value, unit)
+
+    def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
+        """`cuda:nccl` changes both words; upper case becomes lower, as torch writes it."""
+        if "cuda:" in text:
+            return unit.replace_in_string(node, "cuda:nccl", "mlu:cncl")
+        return unit.replace_in_string(node, text, "cncl")

@@ -1,0 +1,80 @@
+"""MLU102: CUDA names of torch that an MLU does not have."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.rename import target
+from mlu_migrate.rule import Rule
+from mlu_migrate.unit import Unit
+
+
+class NoCounterpart(Rule):
+    """
+    CUDA names of torch without a counterpart in torch_mlu.
+
+    ## What it changes
+    Nothing. The name is left as written and told, with the nearest alternative where the table has one.
+
+    ## Before
+        import torch
+
+        torch.cuda.comm.broadcast(x, [0, 1])
+
+    ## Finding
+    At `torch.cuda.comm.broadcast`: no counterpart; the call fails on an MLU.
+
+    ## Left alone
+    Everything: a rename would invent a name.
+
+    ## Source
+    mlu_migrate/tables/torch.toml, rows with status "missing".
+    """
+
+    code = "MLU102"
+    name = "no-counterpart"
+    severity = Severity.ERROR
+    safety = Safety.MANUAL
+    topics = ("names",)
+
+    def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        """Whole chains only."""
+        parent = unit.parent(node)
+        name = unit.name(node)
+        if name is None or not name.startswith("torch.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
+            return
+        yield from self.tell(unit, node, name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
+        """Names imported one by one."""
+        if node.level or not (node.module or "").startswith("torch"):
+            return
+        for alias in node.names:
+            if alias.name != "*":
+                yield from self.tell(unit, alias, f"{node.module}.{alias.name}")
+
+    def tell(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
+        """One finding for a name that has to stay."""
+        found = target(name, unit.settings.torch_mlu)
+        if found is None or found.mlu is not None:
+            return
+        row = found.row
+        if row is None:
+            yield self.found(unit, node, "unknown", severity=Severity.WARNING, cuda=name)
+        elif row.status == "missing":
+            severity = Severity.WARNING if name.startswith("torch._C") else Severity.ERROR
+            yield self.found(unit, node, "missing", severity=severity, cuda=found.known, note=row.note or "-", source=row.source)
+        elif not row.exists_in(unit.settings.torch_mlu) and row.mlu:
+            release = unit.settings.torch_mlu
+            yield self.found(unit, node, "other_release", cuda=found.known, mlu=row.mlu, release=release, source=row.source)
+        elif name.startswith("torch._C"):
+            yield self.found(
+                unit, node, "private", severity=Severity.WARNING, cuda=found.known, mlu=row.mlu, source=row.source
+            )
+        else:
+            yield self.found(
+                unit, node, "differs", severity=Severity.WARNING, cuda=found.known, mlu=row.mlu, note=row.note or "-",
+                source=row.source,
+            )

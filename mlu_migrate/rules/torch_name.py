@@ -1,0 +1,82 @@
+"""MLU101: names below torch that have an MLU counterpart."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.rename import chain, spell, target
+from mlu_migrate.rule import Rule
+from mlu_migrate.unit import Unit
+from mlu_migrate.vendors import is_kept
+
+
+class TorchName(Rule):
+    """
+    CUDA names of torch that exist for the MLU.
+
+    ## What it changes
+    The words of a dotted name that differ: `torch.cuda.synchronize` becomes `torch.mlu.synchronize`, `torch.cuda.nvtx` becomes
+    `torch.mlu.cnpx`, through every alias of torch. Tables decide; the release is chosen with `--torch-mlu`.
+
+    ## Before
+        import torch as th
+
+        th.cuda.synchronize()
+        th.cuda.nvtx.range_push("step")
+
+    ## After
+        import torch as th
+        import torch_mlu  # noqa: F401
+
+        th.mlu.synchronize()
+        th.mlu.cnpx.range_push("step")
+
+    ## Left alone
+    Names that only look alike (`numba.cuda`, an attribute called `cuda` of anything else), names without a counterpart
+    (MLU102), names whose meaning differs (MLU103).
+
+    ## Source
+    mlu_migrate/tables/torch.toml, one source a row.
+    """
+
+    code = "MLU101"
+    name = "torch-name"
+    severity = Severity.INFO
+    safety = Safety.SAFE
+    topics = ("names",)
+
+    def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        """Whole chains only: the inner links of a longer torch name are part of it."""
+        parent = unit.parent(node)
+        name = unit.name(node)
+        if name is None or not name.startswith("torch.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
+            return
+        release = unit.settings.torch_mlu
+        found = target(name, release)
+        if found is None or found.mlu is None or is_kept(unit, node):
+            return
+        if name.startswith("torch.mlu") or _callable_root(node):
+            return
+        edits = spell(unit, node, name, found.mlu)
+        if edits is None:
+            yield self.found(unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, cuda=name, mlu=found.mlu)
+        elif edits:
+            row = found.row
+            differs = row is not None and row.status == "semantic-difference"
+            yield self.found(
+                unit,
+                node,
+                "differs" if differs else "renamed",
+                edits,
+                severity=Severity.WARNING if differs else Severity.INFO,
+                cuda=found.known,
+                mlu=row.mlu if row else found.mlu,
+                note=row.note if row else "",
+                source=row.source if row else "",
+            )
+
+
+def _callable_root(node: ast.Attribute) -> bool:
+    return not isinstance(chain(node)[0], ast.Name)

@@ -1,0 +1,1 @@
+"""Renames as data, generated from the reference with its evidence kept: see generate.py."""
