@@ -1,0 +1,115 @@
+"""
+Starts the emulated device: loads the C++ part, calls PrivateUse1 ``mlu``, gives Tensor and Module their ``mlu`` methods.
+
+``load()`` does it once. Afterwards ``extension()`` is the C++ module, with these functions (cards are ordinals, streams
+and pools integers, bytes everywhere):
+
+cards       device_count(), set_device_count(n), current_device(), set_device(card), exchange_device(card) -> before,
+            touch() (first use; raises in a forked child of a process that used a card), touched(), in_bad_fork()
+streams     new_stream(card, priority) -> id, current_stream(card) -> id (0 is the default stream), exchange_stream(card,
+            id) -> before, stream_priority(id), stream_handle(card, id), now_ns() for events. Everything is done when a
+            call returns, so synchronising is nothing to do. torch.Stream and torch.Event of device "mlu" work too.
+memory      memory_stats(card) -> nested dict with the keys of torch_mlu, reset_peak_memory_stats(card),
+            reset_accumulated_memory_stats(card), memory_info(card) -> (free, total), empty_cache(), memory(),
+            set_memory(bytes), memory_fraction(card), set_memory_fraction(card, x), memory_segments() -> list of segments
+            with blocks (snapshot), set_memory_trace(on, max_entries), memory_traces() -> one list for each card,
+            set_caching(on), set_allocator_settings(max_split_size, gc_threshold, expandable, divisions), pinned_bytes()
+pools       begin_pool(card, a, b), end_pool(card, a, b), release_pool(card, a, b): allocations of this thread go to pool
+            (a, b) in between, for graphs
+random      default_generator(card) -> torch.Generator, set_capturing(on), capturing()
+
+The names above are a contract with ``mlu_backend.mlu``; the C++ side is ``csrc/module.cpp``.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import types
+from typing import Any
+
+DEVICE = "mlu"
+CARDS = "MLU_EMULATOR_CARDS"
+
+_extension: Any = None
+
+
+def extension() -> Any:
+    """The C++ module; ``load()`` must have run."""
+    if _extension is None:
+        raise RuntimeError("the emulated device is not loaded: call mlu_backend.core.load() first")
+    return _extension
+
+
+def loaded() -> bool:
+    """Whether ``load()`` has run in this process."""
+    return _extension is not None
+
+
+def load() -> Any:
+    """
+    Make ``torch.device("mlu")`` work in this process; further calls do nothing. Answers the C++ module.
+
+    Raises ``mlu_backend.build.BuildError`` when the C++ part cannot be compiled, RuntimeError when another package has
+    already taken torch's PrivateUse1 device.
+    """
+    global _extension
+    import torch
+
+    if _extension is not None:
+        _choose_lazy_init(_extension)
+        return _extension
+
+    from mlu_backend import build
+
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", DEVICE):
+        raise RuntimeError(
+            f"this process already uses torch's PrivateUse1 device as {name!r}, so the emulated mlu cannot be loaded"
+        )
+    module = _load_module("_mlu_core", str(build.core_library()))
+    if name != DEVICE:
+        torch.utils.rename_privateuse1_backend(DEVICE)
+    _generate_methods(torch)
+    module.set_device_count(_cards())
+    _choose_lazy_init(module)
+    _extension = module
+    return module
+
+
+def _choose_lazy_init(module: Any) -> None:
+    # torch calls torch.mlu._lazy_init before the first tensor; without torch_mlu there is no torch.mlu to ask.
+    import torch
+
+    module.set_requires_init("torch_mlu" in sys.modules or hasattr(torch, DEVICE))
+
+
+def _load_module(name: str, path: str) -> types.ModuleType:
+    loader = importlib.machinery.ExtensionFileLoader(name, path)
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[name] = module
+    return module
+
+
+def _generate_methods(torch: types.ModuleType) -> None:
+    # No quantised dtypes among the storages: torch_mlu r2.4, torch_mlu/__init__.py:60-71.
+    if not hasattr(torch.Tensor, "is_mlu"):
+        torch.utils.generate_methods_for_privateuse1_backend(
+            for_tensor=True,
+            for_module=True,
+            for_packed_sequence=True,
+            for_storage=True,
+            unsupported_dtype=[torch.quint8, torch.quint4x2, torch.quint2x4, torch.qint32, torch.qint8],
+        )
+
+
+def _cards() -> int:
+    text = os.environ.get(CARDS, "8")
+    if not text.isdigit() or int(text) > 16:
+        raise ValueError(f"{CARDS} must be a number of cards between 0 and 16, got {text!r}")
+    return int(text)

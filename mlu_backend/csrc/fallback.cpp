@@ -1,0 +1,241 @@
+// The boxed kernel behind every operator that has none of its own: check devices, alias as CPU, run, hand back.
+#include "fallback.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <torch/library.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "alias.h"
+#include "allocator.h"
+#include "generator.h"
+#include "operator_facts.h"
+
+namespace mlu {
+namespace {
+
+// What a call looks like before it runs.
+struct Scan {
+  int card = -1;
+  bool cpu_device_asked = false;
+  bool mlu_device_asked = false;
+};
+
+void note_tensor(const at::Tensor& tensor, const OperatorFacts& facts, size_t arg, Scan& scan, const c10::OperatorHandle& op) {
+  if (!tensor.defined()) {
+    return;
+  }
+  const auto device = tensor.device();
+  if (device.type() == kMlu) {
+    if (scan.card < 0) {
+      scan.card = device.index();
+    } else if (C10_UNLIKELY(scan.card != device.index() && !facts.takes_any_device(arg))) {
+      TORCH_CHECK(
+          tensor.dim() == 0 && false,
+          "Expected all tensors to be on the same device, but found at least two devices, mlu:", scan.card, " and ",
+          device, "! (when checking argument in method ", op.schema().name(), ")");
+    }
+  }
+}
+
+void check_cpu_tensor(const at::Tensor& tensor, const OperatorFacts& facts, size_t arg, int card, const c10::OperatorHandle& op) {
+  if (!tensor.defined() || tensor.device().type() == kMlu) {
+    return;
+  }
+  if (facts.takes_any_device(arg) || (tensor.dim() == 0 && tensor.device().is_cpu() && !facts.writes(arg))) {
+    return;
+  }
+  TORCH_CHECK(
+      false, "Expected all tensors to be on the same device, but found at least two devices, mlu:", card, " and ",
+      tensor.device(), "! (when checking argument for argument ", op.schema().arguments()[arg].name(), " in method ",
+      op.schema().name(), ")");
+}
+
+template <typename F>
+void each_tensor(const c10::IValue& value, F&& act) {
+  if (value.isTensor()) {
+    act(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      act(tensor);
+    }
+  } else if (value.isOptionalTensorList()) {
+    for (const auto& tensor : value.toOptionalTensorVector()) {
+      if (tensor.has_value()) {
+        act(*tensor);
+      }
+    }
+  }
+}
+
+c10::DispatchKeySet cpu_keys(const torch::jit::Stack& stack, size_t first) {
+  c10::DispatchKeySet keys(c10::DispatchKey::CPU);
+  for (size_t i = first; i < stack.size(); ++i) {
+    each_tensor(stack[i], [&](const at::Tensor& tensor) {
+      if (tensor.defined()) {
+        keys = keys | tensor.key_set();
+      }
+    });
+  }
+  using c10::DispatchKey;
+  for (auto key : {DispatchKey::NestedTensorCPU, DispatchKey::SparseCPU, DispatchKey::SparseCsrCPU, DispatchKey::QuantizedCPU}) {
+    if (keys.has(key)) {
+      return c10::DispatchKeySet(key);
+    }
+  }
+  return c10::DispatchKeySet(DispatchKey::CPU);
+}
+
+void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const auto& facts = facts_of(op);
+  const size_t count = facts.arguments;
+  const size_t first = stack->size() - count;
+
+  Scan scan;
+  bool has_cpu = false;
+  for (size_t i = 0; i < count; ++i) {
+    const auto& value = (*stack)[first + i];
+    if (value.isTensor()) {
+      const auto& tensor = value.toTensor();
+      note_tensor(tensor, facts, i, scan, op);
+      has_cpu |= tensor.defined() && tensor.device().type() != kMlu;
+    } else if (value.isDevice()) {
+      const auto device = value.toDevice();
+      if (device.type() == kMlu) {
+        scan.mlu_device_asked = true;
+        if (scan.card < 0) {
+          scan.card = checked_card(device.index());
+        }
+      } else {
+        scan.cpu_device_asked = true;
+      }
+    } else {
+      each_tensor(value, [&](const at::Tensor& tensor) {
+        note_tensor(tensor, facts, i, scan, op);
+        has_cpu |= tensor.defined() && tensor.device().type() != kMlu;
+      });
+    }
+  }
+  if (scan.card < 0) {
+    scan.card = current_card();
+  }
+  if (C10_UNLIKELY(has_cpu)) {
+    for (size_t i = 0; i < count; ++i) {
+      each_tensor((*stack)[first + i], [&](const at::Tensor& tensor) { check_cpu_tensor(tensor, facts, i, scan.card, op); });
+    }
+  }
+
+  Aliases aliases;
+  c10::SmallVector<at::Tensor, 4> written;  // originals, in argument order
+  c10::SmallVector<at::Tensor, 4> written_as;
+  at::Tensor returned_original;
+  c10::SmallVector<c10::IValue, 4> originals(facts.returned.size());
+  for (size_t r = 0; r < facts.returned.size(); ++r) {
+    if (facts.returned[r] >= 0) {
+      originals[r] = (*stack)[first + facts.returned[r]];
+    }
+  }
+  for (size_t i = 0; i < count; ++i) {
+    auto& value = (*stack)[first + i];
+    const bool writes = facts.writes(i);
+    if (value.isTensor()) {
+      const auto& tensor = value.toTensor();
+      if (on_mlu(tensor)) {
+        auto cpu = aliases.to_cpu(tensor);
+        if (writes) {
+          written.push_back(tensor);
+          written_as.push_back(cpu);
+        }
+        value = std::move(cpu);
+      }
+    } else if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& tensor : value.toTensorVector()) {
+        auto cpu = aliases.to_cpu(tensor);
+        if (writes && on_mlu(tensor)) {
+          written.push_back(tensor);
+          written_as.push_back(cpu);
+        }
+        list.push_back(std::move(cpu));
+      }
+      value = std::move(list);
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const auto& tensor : value.toOptionalTensorVector()) {
+        list.push_back(tensor.has_value() ? std::optional<at::Tensor>(aliases.to_cpu(*tensor)) : std::nullopt);
+      }
+      value = std::move(list);
+    } else if (value.isDevice()) {
+      if (value.toDevice().type() == kMlu) {
+        value = c10::Device(c10::DeviceType::CPU);
+      }
+    } else if (C10_UNLIKELY(facts.generator == static_cast<int>(i))) {
+      std::optional<at::Generator> given;
+      if (value.isGenerator()) {
+        given = value.toGenerator();
+      }
+      uint64_t numbers = 0;
+      each_tensor((*stack)[first], [&](const at::Tensor& tensor) { numbers += tensor.defined() ? tensor.numel() : 0; });
+      value = engine(given, scan.card, numbers);
+    }
+  }
+
+  {
+    FromCard memory(scan.card);
+    op.redispatchBoxed(cpu_keys(*stack, first), stack);
+    aliases.settle_storages(scan.card);
+    for (size_t i = 0; i < written.size(); ++i) {
+      aliases.settle(written[i], written_as[i], scan.card);
+    }
+  }
+
+  const bool stay = scan.cpu_device_asked && !scan.mlu_device_asked;
+  const size_t results = facts.returned.size();
+  const size_t base = stack->size() - results;
+  for (size_t r = 0; r < results; ++r) {
+    auto& value = (*stack)[base + r];
+    if (!originals[r].isNone()) {
+      value = std::move(originals[r]);
+    } else if (value.isTensor()) {
+      if (!stay && !facts.stays_on_cpu(r)) {
+        auto tensor = std::move(value).toTensor();
+        value = aliases.to_mlu(std::move(tensor), scan.card);
+      }
+    } else if (value.isTensorList() && !stay) {
+      auto list = value.toTensorVector();
+      value = c10::IValue();
+      c10::List<at::Tensor> moved;
+      moved.reserve(list.size());
+      for (auto& tensor : list) {
+        moved.push_back(aliases.to_mlu(std::move(tensor), scan.card));
+      }
+      value = std::move(moved);
+    }
+  }
+}
+
+void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  run_on_cpu(op, stack);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace mlu

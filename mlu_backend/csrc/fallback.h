@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace mlu {
+
+// Operators the card has kernels for. Others warn once, or raise when the switch is off.
+void set_card_operators(std::vector<std::string> names);
+void set_fallback_allowed(bool allowed);
+
+}  // namespace mlu
