@@ -1,0 +1,67 @@
+// The Python module `_cncl`.
+//
+// One translation unit on purpose: the torch and pybind11 headers cost most of its build time, and every further unit
+// would pay for them again.
+#include <pybind11/chrono.h>
+#include <pybind11/pybind11.h>
+
+#include "cncl_ops.h"
+
+PYBIND11_DECLARE_HOLDER_TYPE(T, c10::intrusive_ptr<T>, true)
+
+namespace py = pybind11;
+using namespace mlu_cncl;
+
+namespace {
+
+c10::intrusive_ptr<Backend> make_gloo(
+    const py::object& store, int rank, int size, std::chrono::milliseconds timeout) {
+  auto gloo = py::module_::import("torch.distributed").attr("ProcessGroupGloo");
+  return gloo(store, rank, size, timeout).cast<c10::intrusive_ptr<Backend>>();
+}
+
+c10::intrusive_ptr<ProcessGroupCNCL> make(
+    const py::object& store, int rank, int size, c10::intrusive_ptr<CnclOptions> options, bool narrow_double) {
+  auto gloo = make_gloo(store, rank, size, options->timeout);
+  return c10::make_intrusive<ProcessGroupCNCL>(gloo, rank, size, std::move(options), narrow_double);
+}
+
+} // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+  // The base classes are registered by torch's own module.
+  py::module_::import("torch._C._distributed_c10d");
+
+  py::class_<ProcessGroupCNCL, Backend, c10::intrusive_ptr<ProcessGroupCNCL>> group(module, "ProcessGroupCNCL");
+
+  py::class_<CnclOptions, Backend::Options, c10::intrusive_ptr<CnclOptions>>(group, "Options")
+      .def(py::init<bool>(), py::arg("is_high_priority_stream") = false)
+      .def_readwrite("is_high_priority_stream", &CnclOptions::is_high_priority_stream);
+
+  group
+      .def(
+          py::init([](const py::object& store, int rank, int size, c10::intrusive_ptr<CnclOptions> options,
+                      bool narrow_float64) { return make(store, rank, size, std::move(options), narrow_float64); }),
+          py::arg("store"),
+          py::arg("rank"),
+          py::arg("size"),
+          py::arg("options"),
+          py::arg("narrow_float64") = false)
+      .def(
+          py::init([](const py::object& store, int rank, int size, std::chrono::milliseconds timeout,
+                      bool narrow_float64) {
+            auto options = c10::make_intrusive<CnclOptions>();
+            options->timeout = timeout;
+            return make(store, rank, size, std::move(options), narrow_float64);
+          }),
+          py::arg("store"),
+          py::arg("rank"),
+          py::arg("size"),
+          py::arg("timeout") = kCnclDefaultTimeout,
+          py::arg("narrow_float64") = false)
+      .def("_shutdown", [](ProcessGroupCNCL& self) { self.shutdown(); }, py::call_guard<py::gil_scoped_release>())
+      .def("get_cncl_comm", [](ProcessGroupCNCL& self, int64_t) { return self.getID(); }, py::arg("device"))
+      .def_property_readonly("narrow_float64", &ProcessGroupCNCL::narrow_double)
+      .def_property_readonly("options", &ProcessGroupCNCL::options)
+      .def_property_readonly("uid", [](ProcessGroupCNCL& self) { return self.getGroupUid(); });
+}

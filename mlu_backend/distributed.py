@@ -1,0 +1,85 @@
+"""
+``cncl``, the collectives of the device, and the names torch.distributed gains from torch_mlu.
+
+``register()`` makes ``init_process_group("cncl")`` and ``"cpu:gloo,mlu:cncl"`` work. The process group is C++
+(``csrc/cncl*``) and compiled when it is first needed, so a program that uses one card never pays for it.
+
+Faithful to torch_mlu r2.4 (torch_mlu/mlu/cncl.py, csrc/framework/distributed): the backend's creator takes no process
+group options, so ``pg_options`` has no effect; the ten minutes of ``ProcessGroupCNCL`` are its own default, while
+``init_process_group`` passes torch's default of thirty; ``is_cncl_available`` is true. float64 travels as float32
+on the profiles that compute it so (mlu370, mlu590) and as it is on ``exact``.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import os
+import sys
+import types
+from datetime import timedelta
+from functools import cache
+from typing import Any
+
+NAME = "cncl"
+MODULE = "_mlu_cncl"
+_LAZY = ("ProcessGroupCNCL",)
+
+
+def is_cncl_available() -> bool:
+    """True: collectives need nothing that could be absent."""
+    return True
+
+
+@cache
+def extension() -> types.ModuleType:
+    """The C++ module with ``ProcessGroupCNCL``, compiled first if need be (``mlu_backend.build.BuildError`` if not)."""
+    from mlu_backend import build
+
+    path = str(build.cncl_library())
+    loader = importlib.machinery.ExtensionFileLoader(MODULE, path)
+    spec = importlib.util.spec_from_file_location(MODULE, path, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules[MODULE] = module
+    # As torch_mlu does (torch_mlu/mlu/cncl.py:133), so that its name reads like that of the other process groups.
+    module.ProcessGroupCNCL.__module__ = "torch.distributed.distributed_c10d"
+    return module
+
+
+def narrow_float64() -> bool:
+    """Whether float64 goes out as float32, which depends on the profile."""
+    return os.environ.get("MLU_EMULATOR_PROFILE", "exact") != "exact"
+
+
+def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """A process group over ``store`` (torch.distributed.Store) for rank ``rank`` of ``size``."""
+    return extension().ProcessGroupCNCL(store, rank, size, timeout=timeout, narrow_float64=narrow_float64())
+
+
+def register() -> None:
+    """Make torch.distributed know ``cncl``; further calls do nothing."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or hasattr(dist.Backend, "CNCL"):
+        return
+    dist.Backend.register_backend(NAME, create, devices=["mlu"])
+    dist.is_cncl_available = is_cncl_available  # type: ignore[attr-defined]
+    _offer_lazily(dist)
+
+
+def _offer_lazily(dist: types.ModuleType) -> None:
+    """Let ``torch.distributed.ProcessGroupCNCL`` compile the extension when it is asked for, and not before."""
+    before = dist.__dict__.get("__getattr__")
+
+    def lazy(name: str) -> Any:
+        if name in _LAZY:
+            value = getattr(extension(), name)
+            setattr(dist, name, value)
+            return value
+        if before is not None:
+            return before(name)
+        raise AttributeError(f"module {dist.__name__!r} has no attribute {name!r}")
+
+    dist.__dict__["__getattr__"] = lazy
