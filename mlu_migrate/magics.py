@@ -18,7 +18,9 @@ _STATEMENT = re.compile(
     r"(?P<indent>[ \t]*)%(?P<name>time|timeit|prun|memit|mprun|lprun|snakeviz)[ \t]+"
     r"(?P<options>(?:-[nrlsTDf][ \t]*\S+[ \t]+|-[a-zA-Z]\d*[ \t]+)*)(?P<statement>\S.*)"
 )
-_LINE_MAGIC = re.compile(r"(?P<indent>[ \t]*)(?:(?P<target>[\w, \t.\[\]'\"]+?)[ \t]*=[ \t]*)?(?P<mark>!!?|%|\?{1,2}|,|;|/)")
+_LINE_MAGIC = re.compile(
+    r"(?P<indent>[ \t]*)(?:(?P<target>[\w, \t.\[\]'\"]+?)[ \t]*=[ \t]*)?(?P<mark>!!?|%|\?{1,2}|,|;|/)"
+)
 _HELP = re.compile(r"[ \t]*[%\w.\[\]*]+\?{1,2}[ \t]*;?[ \t]*")
 _SHELL_MAGIC = re.compile(r"%(?:pip|conda|mamba|sx|system|run|env|set_env)\b")
 
@@ -72,7 +74,8 @@ def read(text: str) -> Reading:
 
 
 def _split(text: str) -> list[tuple[int, int]]:
-    spans, start = [], 0
+    spans: list[tuple[int, int]] = []
+    start = 0
     while True:
         end = text.find("\n", start)
         if end < 0:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
 
-from mlu_migrate import engine, notebooks
+from mlu_migrate import notebooks
 from mlu_migrate.configs import (
     apply,
     cmake,
@@ -128,7 +128,9 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
         return unchanged
     doc = Document(source, path, settings, prose=kind == "markdown")
     if kind == "markdown":
-        markdown.check(doc, lambda block, name: engine.migrate(block, name, settings, facts))
+        from mlu_migrate import engine
+
+        markdown.check(doc, lambda block, name: engine.migrate(block, name, settings, facts))  # type: ignore[arg-type]
     else:
         _CHECKERS[kind](doc)
     return apply.finish(doc, _VALIDATORS.get(kind))

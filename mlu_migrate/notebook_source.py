@@ -77,8 +77,8 @@ def cells(doc: Document) -> list[Cell]:
             strings.setdefault(at, []).append((leaf.start, leaf.end))
             if len(rest) == 2 and cell.separator is None:
                 cell.separator = ""
-    for at, spans in strings.items():
-        _fill(doc.text, found[at], spans)
+    for place, spans in strings.items():
+        _fill(doc.text, found[place], spans)
     return list(found.values())
 
 

@@ -1,0 +1,1 @@
+"""Files other than Python: one module a format, which finds the words; :mod:`checks` says what is wrong with them."""

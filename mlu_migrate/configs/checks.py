@@ -1,0 +1,198 @@
+"""
+What is said about one word once a format has found out what the word is: the only place where severity, safety and
+edits of the MLU60x findings are chosen.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mlu_migrate.configs import vocabulary as words
+from mlu_migrate.configs.document import Document
+from mlu_migrate.model import Confidence, Safety, Severity
+
+_LITERAL = re.compile(r"[\w.,:;\[\]>~-]*")
+_GPU_ID = re.compile(r"(?:GPU|MIG)-", re.IGNORECASE)
+
+
+def environment_set(doc: Document, start: int, end: int, value: str | None, *, safe: bool = True) -> None:
+    """
+    MLU601 for a name that is given a value. ``value`` is None when it is passed on or its text is not known.
+
+    ``safe`` is False where the name may be a key or a text of the project's own rather than the environment.
+    """
+    name = doc.text[start:end]
+    row = words.environment().get(name)
+    if row is None:
+        if name.startswith("NCCL_"):
+            args = {"name": name}
+            doc.add("MLU601", "unlisted", start, end, severity=Severity.INFO, confidence=Confidence.LOW, args=args)
+        return
+    doc.reads.pop(name, None)
+    if row.mlu is None:
+        severity = Severity(row.severity)
+        message = "missing" if row.advice else "missing-plain"
+        doc.add("MLU601", message, start, end, severity=severity, args={"name": name, "advice": row.advice})
+        return
+    args = {"name": name, "mlu": row.mlu, "release": doc.settings.torch_mlu}
+    if doc.settings.torch_mlu not in row.releases:
+        doc.add("MLU601", "release", start, end, args=args)
+        return
+    if re.search(rf"(?<![A-Za-z0-9_]){row.mlu}(?![A-Za-z0-9_])", doc.text):
+        doc.add("MLU601", "sibling", start, end, severity=Severity.INFO, args=args)
+        return
+    if any(f.args.get("mlu") == row.mlu and f.args.get("name") != name and f.edits for f in doc.findings):
+        doc.add("MLU601", "twin", start, end, args=args)
+        return
+    if row.value in ("path", "architectures"):
+        doc.add("MLU601", row.value, start, end, args=args)
+        return
+    if row.value == "devices" and value is not None and _GPU_ID.search(value):
+        doc.add("MLU601", "device-id", start, end, args=args)
+        return
+    if row.value == "allocator" and value is not None:
+        unknown = _unknown_allocator_keys(value)
+        if unknown:
+            doc.add("MLU601", "allocator", start, end, severity=Severity.ERROR, args={**args, "keys": unknown})
+            return
+    doc.add(
+        "MLU601",
+        "renamed",
+        start,
+        end,
+        safety=Safety.SAFE if safe else Safety.UNSAFE,
+        confidence=Confidence.HIGH if safe else Confidence.MEDIUM,
+        args=args,
+        replace=((start, end, row.mlu),),
+    )
+
+
+def environment_read(doc: Document, start: int, end: int) -> None:
+    """MLU601 for a name that is read. One that has no counterpart is told once a file, unless it is also set there."""
+    name = doc.text[start:end]
+    row = words.environment().get(name)
+    if row is None:
+        return
+    if row.mlu is not None and row.value not in ("path", "architectures"):
+        environment_set(doc, start, end, None)
+    elif not any(f.code == "MLU601" and f.args.get("name") == name for f in doc.findings):
+        doc.reads.setdefault(name, (start, end))
+
+
+def finish_reads(doc: Document) -> None:
+    """Tell the names without a counterpart that were read and never set."""
+    for start, end in list(doc.reads.values()):
+        environment_set(doc, start, end, None)
+    doc.reads.clear()
+
+
+def device(doc: Document, start: int, end: int, key: str | None) -> None:
+    """MLU602 for a value that is exactly a CUDA device, under a key (option, variable) or none."""
+    sure = doc.sure and key is not None and words.names_device(key)
+    spans = tuple((start + m.start(), start + m.start() + 4, "mlu") for m in words.DEVICE.finditer(doc.text[start:end]))
+    doc.add(
+        "MLU602",
+        "device" if sure else "unknown-key",
+        start,
+        end,
+        safety=Safety.SAFE if sure else Safety.UNSAFE,
+        confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
+        args={"key": key or "", "value": doc.text[start:end]},
+        replace=spans,
+    )
+
+
+def backend(doc: Document, start: int, end: int, key: str | None) -> None:
+    """MLU603 for a value that names NCCL, under a key (option, variable) or none."""
+    sure = (
+        doc.sure
+        and key is not None
+        and (words.names_backend(key) or {"dist", "distributed"} & set(words.key_words(key)))
+    )
+    value = doc.text[start:end]
+    spans = [(start + m.start(), start + m.end(), "cncl") for m in re.finditer("nccl", value, re.IGNORECASE)]
+    spans += [(start + m.start(), start + m.start() + 4, "mlu") for m in re.finditer(r"cuda(?=:nccl)", value)]
+    doc.add(
+        "MLU603",
+        "backend" if sure else "unknown-key",
+        start,
+        end,
+        safety=Safety.SAFE if sure else Safety.UNSAFE,
+        confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
+        args={"key": key or "", "value": value},
+        replace=tuple(spans),
+    )
+
+
+def trainer(doc: Document, start: int, end: int, key: str) -> None:
+    """MLU602 for ``accelerator: gpu`` and the like: a word of another library, which decides what it means."""
+    doc.add("MLU602", "trainer", start, end, args={"key": key, "value": doc.text[start:end]})
+
+
+def value(doc: Document, start: int, end: int, key: str | None) -> bool:
+    """The value of an option or key. True when something was said about it."""
+    text = doc.text[start:end]
+    if key is not None and words.key_words(key)[-1:] == ("accelerator",) and text in words.TRAINER_GPU:
+        trainer(doc, start, end, key)
+    elif words.is_device(text):
+        device(doc, start, end, key)
+    elif words.is_backend(text):
+        backend(doc, start, end, key)
+    else:
+        return False
+    return True
+
+
+def image(doc: Document, start: int, end: int) -> bool:
+    """MLU604 for a container image that holds CUDA. True when it is one."""
+    text = doc.text[start:end]
+    if not words.IMAGE.fullmatch(text):
+        return False
+    doc.add("MLU604", "image", start, end, severity=Severity.ERROR, args={"image": text})
+    return True
+
+
+def container_option(doc: Document, start: int, end: int) -> None:
+    """MLU604 for an option that hands GPUs to a container."""
+    doc.add("MLU604", "option", start, end, severity=Severity.ERROR, args={"option": doc.text[start:end]})
+
+
+def resource(doc: Document, start: int, end: int, *, replacement: str | None = None) -> None:
+    """MLU604 for a scheduler's request for GPUs; ``replacement`` where the MLU name is public."""
+    doc.add(
+        "MLU604",
+        "kubernetes" if replacement else "scheduler",
+        start,
+        end,
+        severity=Severity.ERROR,
+        safety=Safety.UNSAFE if replacement else Safety.MANUAL,
+        args={"resource": doc.text[start:end], "mlu": replacement or ""},
+        replace=((start, end, replacement),) if replacement else (),
+    )
+
+
+def tool(doc: Document, start: int, end: int, name: str) -> None:
+    """MLU606 for a command of NVIDIA's."""
+    instead = words.TOOLS[name]
+    message = "tool" if instead else "tool-without"
+    doc.add("MLU606", message, start, end, args={"tool": name, "instead": instead or ""})
+
+
+def toolkit_path(doc: Document, start: int, end: int) -> None:
+    """MLU606, once a file, for a path into the CUDA toolkit."""
+    if not any(f.message_id == "path" for f in doc.findings):
+        doc.add("MLU606", "path", start, end, severity=Severity.INFO, args={"path": doc.text[start:end]})
+
+
+def embedded_python(doc: Document, start: int, end: int) -> None:
+    """MLU602 for Python code that stands inside a command line."""
+    doc.add("MLU602", "embedded-python", start, end, args={"code": doc.text[start:end]})
+
+
+def _unknown_allocator_keys(value: str) -> str:
+    """Allocator options that torch_mlu refuses, as a comma list; empty when all are known or the text is not plain."""
+    if not _LITERAL.fullmatch(value):
+        return ""
+    flat = re.sub(r"\[[^\]]*\]", "", value)
+    keys = [part.split(":")[0].strip() for part in flat.split(",") if ":" in part]
+    return ", ".join(key for key in keys if key not in words.ALLOCATOR_KEYS)

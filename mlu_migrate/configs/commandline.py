@@ -1,0 +1,334 @@
+"""
+What a command line says about devices: variables, options, back ends, tools, installs, containers and schedulers.
+
+Used for shell scripts, and for the commands in Makefiles, Dockerfiles, workflows, notebooks and Markdown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mlu_migrate.configs import checks, packages
+from mlu_migrate.configs import vocabulary as words
+from mlu_migrate.configs.document import Document
+from mlu_migrate.configs.shellwords import Command, HereDocument, Word, commands
+
+_KEYWORDS = frozenset("if then else elif do while until ! { time sudo exec nohup env command builtin watch @".split())
+_SAYS = frozenset("echo printf log logger info warn warning error die print cat read".split())
+_EXPORTS = frozenset("export unset declare typeset local readonly printenv setenv env".split())
+_PASSES_ON = frozenset({"-e", "--env", "-x", "-v", "-genv", "--env-add", "--export"})
+_SHELLS = frozenset("bash sh zsh dash ksh ssh eval su srun sbatch".split())
+_CONTAINERS = frozenset("docker podman nerdctl nvidia-docker docker-compose singularity apptainer enroot".split())
+_SCHEDULERS = frozenset("srun sbatch salloc qsub bsub".split())
+_LAUNCHERS = re.compile(
+    r"(?:python|torchrun|accelerate|deepspeed|mpirun|mpiexec|horovodrun|srun|yolo)[\w.]*|.*\.(?:sh|py)"
+)
+_PYTHON = re.compile(r"(?:python|pypy|ipython)[\d.]*")
+_TESTS = frozenset({"[", "[[", "test"})
+_BARE_TOOLS = frozenset(set(words.TOOLS) - {"ncu", "nvcc", "tritonserver", "trtexec"})
+_OPTION = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
+_PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w.@/-]*)=(['\"]?)([^'\"]*)\2")
+_DEFAULT = re.compile(r"\$\{(\w+):?[-=](['\"]?)(cuda(?::\d+)?|nccl)\2\}")
+_VARIABLE = re.compile(r"\$\{?(\w+)")
+_UNLISTED = re.compile(r"(?<![A-Za-z0-9_])NCCL_[A-Z0-9_]+(?==)")
+_SCHEDULER_OPTION = re.compile(r"--(?:gres|gpus(?:-per-\w+)?|gpus-bind|gpu-bind|gpu-freq)(?:=|$)|-G\d*$")
+_MODULE = re.compile(r"(?:cuda|cudnn|nccl|nvhpc|cudatoolkit)(?:[/.\d-].*)?", re.IGNORECASE)
+_SYSTEM_INSTALLS = frozenset("apt apt-get yum dnf zypper apk microdnf".split())
+_CONDAS = frozenset("conda mamba micromamba".split())
+_TAKES_ADDRESS = frozenset({"-f", "--find-links", "-i", "--index-url", "--extra-index-url", "--index"})
+_TAKES_VALUE = frozenset({"-n", "--name", "-c", "--channel", "-r", "-p", "--prefix", "-t", "--target", "--requirement"})
+
+
+def check(doc: Document, start: int, end: int) -> None:
+    """Look at every command in ``doc.text[start:end]``."""
+    for item in commands(doc.text, start, end):
+        if isinstance(item, HereDocument):
+            _heredoc(doc, item)
+        else:
+            _command(doc, item)
+
+
+def check_words(doc: Document, items: list[Word]) -> None:
+    """Look at one command whose words were split by another format (a list in YAML or JSON)."""
+    if items:
+        _command(doc, Command(items))
+
+
+def scheduler_words(doc: Document, items: list[Word]) -> None:
+    """MLU604 for the options of a batch system, on a command line or an ``#SBATCH`` line."""
+    for index, word in enumerate(items):
+        if _SCHEDULER_OPTION.match(word.raw):
+            if word.raw == "--gres" and not (index + 1 < len(items) and "gpu" in items[index + 1].raw):
+                continue
+            if word.raw.startswith("--gres=") and "gpu" not in word.raw:
+                continue
+            checks.resource(doc, word.start, word.end)
+
+
+def environment_words(doc: Document, start: int, end: int, *, says: bool = False, passes: bool = False) -> None:
+    """MLU601 for every known name inside one word."""
+    text = doc.text
+    for match in words.environment_name().finditer(text, start, end):
+        first, last = match.span()
+        if re.search(r"\$(?:[({][#!]?)?$", text[max(start, first - 3) : first]):
+            checks.environment_read(doc, first, last)
+        elif text[last : last + 1] == "=" or text[last : last + 2] == "+=":
+            equals = text.index("=", last)
+            checks.environment_set(doc, first, last, _assigned(text, equals + 1, end), safe=not says)
+        elif (first, last) == (start, end):
+            checks.environment_set(doc, first, last, None, safe=passes)
+    for match in _UNLISTED.finditer(text, start, end):
+        if match[0] not in words.environment() and not says:
+            checks.environment_set(doc, match.start(), match.end(), None)
+
+
+def _assigned(text: str, start: int, end: int) -> str | None:
+    match = re.compile(r"(['\"]?)([^'\"\s]*)\1").match(text, start, end)
+    value = match[2] if match else None
+    return None if value is None or "$" in value or "`" in value else value
+
+
+def _heredoc(doc: Document, item: HereDocument) -> None:
+    program = _strip(item.command.arguments)
+    name = _basename(program[0]) if program else ""
+    if _PYTHON.fullmatch(name):
+        found = words.EMBEDDED_PYTHON.search(doc.text, item.start, item.end)
+        if found:
+            checks.embedded_python(doc, found.start(), found.end())
+        return
+    target = " ".join(word.raw for word in item.command.words)
+    if name in _SHELLS or re.search(r"\.(?:sh|sbatch|slurm)\b", target):
+        check(doc, item.start, item.end)
+        return
+    for match in words.environment_name().finditer(doc.text, item.start, item.end):
+        before = doc.text[max(item.start, match.start() - 2) : match.start()]
+        if item.expands and before.endswith(("$", "${")):
+            checks.environment_read(doc, match.start(), match.end())
+        elif doc.text[match.end() : match.end() + 1] == "=":
+            checks.environment_set(doc, match.start(), match.end(), None, safe=False)
+
+
+def _command(doc: Document, command: Command) -> None:
+    arguments = _strip(command.arguments)
+    program = _basename(arguments[0]) if arguments else ""
+    lists_options = bool(arguments) and _OPTION.match(arguments[0].raw) is not None
+    rest = arguments if lists_options else arguments[1:]  # a list of options has no program
+    says = program in _SAYS
+    if program in ("export", "declare", "typeset", "local", "readonly", "setenv"):
+        _setenv(doc, program, rest)
+    previous = ""
+    for word in command.words:
+        if not (previous == "-c" and _PYTHON.fullmatch(program)) and not _recurse(doc, word, says):
+            passes = program in _EXPORTS or previous in _PASSES_ON or _is_option(word, command.words)
+            start, end = word.inner
+            environment_words(doc, start, end, says=says, passes=passes)
+        name = word.assigns
+        if name is not None and name not in words.environment():
+            _assignment(doc, word, name)
+        if not says:
+            for match in _DEFAULT.finditer(word.raw):
+                checks.value(doc, word.start + match.start(3), word.start + match.end(3), match[1])
+            path = words.TOOLKIT_PATH.search(word.raw)
+            if path:
+                checks.toolkit_path(doc, word.start + path.start(), word.start + path.end())
+        previous = word.raw
+    if says or not arguments:
+        return
+    if _is_pattern(doc, arguments):
+        start, end = arguments[0].inner
+        checks.value(doc, start, end, None)
+        return
+    _tools(doc, program, arguments)
+    installs = _installs(doc, program, rest)
+    if program == "module" or program == "ml":
+        _modules(doc, program, rest)
+    elif program in _CONTAINERS:
+        _container(doc, program, arguments)
+    if program in _SCHEDULERS:
+        scheduler_words(doc, rest)
+    if not installs and program not in ("module", "ml"):
+        _options(doc, program, rest)
+
+
+def _strip(arguments: list[Word]) -> list[Word]:
+    """The command after shell keywords and wrappers such as ``sudo``, with their assignments."""
+    index = 0
+    while index < len(arguments):
+        word = arguments[index]
+        value = word.value.lstrip("@-") if index == 0 and word.raw.startswith(("@", "-")) else word.value
+        if value in _KEYWORDS or (index and word.assigns is not None and not word.quoted):
+            index += 1
+        elif index and word.raw.startswith("-") and arguments[0].value in ("sudo", "watch", "env", "time"):
+            index += 1
+        else:
+            break
+    return arguments[index:]
+
+
+def _basename(word: Word) -> str:
+    return word.value.rsplit("/", 1)[-1].lstrip("@-")
+
+
+def _is_option(word: Word, items: list[Word]) -> bool:
+    """``[ -v NAME ]`` and ``read NAME``: the name is a variable there."""
+    return bool(items) and items[0].raw in ("read", "mapfile") and word is not items[0]
+
+
+def _is_pattern(doc: Document, arguments: list[Word]) -> bool:
+    """A branch of ``case``: one word with a closing parenthesis behind it."""
+    word = arguments[0]
+    return len(arguments) == 1 and doc.text[word.end : word.end + 1] in (")", "|") and words.is_device(word.value)
+
+
+def _setenv(doc: Document, program: str, rest: list[Word]) -> None:
+    """``setenv NAME value`` of the C shell."""
+    if program == "setenv" and len(rest) == 2 and rest[0].value not in words.environment():
+        start, end = rest[1].inner
+        checks.value(doc, start, end, rest[0].value)
+
+
+def _recurse(doc: Document, word: Word, says: bool) -> bool:
+    """Look into a quoted command line such as ``ARGS="--device cuda"`` or ``bash -c "..."``."""
+    if says:
+        return False
+    offset = word.start
+    name = word.assigns
+    if name is not None:
+        offset = doc.text.index("=", word.start) + 1
+    inner = Word(offset, word.end, doc.text[offset : word.end])
+    start, end = inner.inner
+    if not inner.quoted or not re.search(r"\s", doc.text[start:end].strip()):
+        return False
+    body = doc.text[start:end]
+    if not (re.search(r"(?:^|\s)-{1,2}[A-Za-z]", body) or re.search(r"(?:^|[\s;])[A-Z_][A-Z0-9_]*=", body)):
+        return False
+    check(doc, start, end)
+    return True
+
+
+def _assignment(doc: Document, word: Word, name: str) -> None:
+    offset = doc.text.index("=", word.start) + 1
+    value = Word(offset, word.end, doc.text[offset : word.end])
+    start, end = value.inner
+    if start < end and not checks.value(doc, start, end, name):
+        checks.image(doc, start, end)
+
+
+def _tools(doc: Document, program: str, arguments: list[Word]) -> None:
+    first = arguments[0]
+    if program in words.TOOLS:
+        start, end = first.inner
+        at = doc.text.rindex(program, start, end)
+        checks.tool(doc, at, at + len(program), program)
+    elif program == "nvidia-docker":
+        checks.container_option(doc, first.start, first.end)
+    if _install_words(program, arguments[1:]) is not None:
+        return
+    for word in arguments[1:]:
+        value = word.value.rsplit("/", 1)[-1]
+        if value in _BARE_TOOLS or (value == "nvcc" and program in ("which", "command", "type", "hash")):
+            checks.tool(doc, word.inner[0], word.inner[1], value)
+
+
+def _install_words(program: str, rest: list[Word]) -> list[Word] | None:
+    """The words after ``install``, None when the command installs nothing."""
+    values = [word.value for word in rest]
+    if _PYTHON.fullmatch(program) and values[:2] in (["-m", "pip"], ["-m", "uv"]):
+        return _install_words("pip", rest[2:])
+    if program == "uv" and values[:1] == ["pip"]:
+        return _install_words("pip", rest[1:])
+    if re.fullmatch(r"pip[\d.]*|%pip", program) or program in _CONDAS or program in _SYSTEM_INSTALLS:
+        for index, word in enumerate(values):
+            if word in ("install", "create", "download", "wheel", "add"):
+                return rest[index + 1 :]
+        return None
+    if program in ("uv", "poetry", "pdm", "pipenv", "rye") and values[:1] and values[0] in ("add", "install"):
+        return rest[1:]
+    return None
+
+
+def _installs(doc: Document, program: str, rest: list[Word]) -> bool:
+    items = _install_words(program, rest)
+    if items is None:
+        return False
+    previous = ""
+    for word in items:
+        start, end = word.inner
+        if previous in _TAKES_ADDRESS:
+            packages.index(doc, start, end)
+        elif word.raw.startswith("--") and "=" in word.raw:
+            packages.index(doc, start, end)
+        elif previous not in _TAKES_VALUE and not word.raw.startswith(("-", "$", ".", "/")):
+            packages.requirement(doc, start, end, system=program in _SYSTEM_INSTALLS)
+        previous = word.raw
+    return True
+
+
+def _modules(doc: Document, program: str, rest: list[Word]) -> None:
+    values = [word.value for word in rest]
+    if program == "module" and values[:1] and values[0] not in ("load", "add", "switch", "swap"):
+        return
+    for word in rest:
+        if _MODULE.fullmatch(word.value):
+            doc.add("MLU606", "module", word.inner[0], word.inner[1], args={"module": word.value})
+
+
+def _container(doc: Document, program: str, arguments: list[Word]) -> None:
+    values = [word.value for word in arguments]
+    for index, word in enumerate(arguments[1:], 1):
+        value, before = word.value, values[index - 1]
+        if value == "--gpus" or value.startswith("--gpus="):
+            checks.container_option(doc, word.start, word.end)
+        elif value == "--runtime=nvidia" or (before == "--runtime" and value == "nvidia"):
+            checks.container_option(doc, word.start, word.end)
+        elif value == "--nv" and program in ("singularity", "apptainer"):
+            checks.container_option(doc, word.start, word.end)
+        elif re.search(r"/dev/nvidia|nvidia\.com/gpu", value):
+            checks.container_option(doc, word.start, word.end)
+        elif not word.raw.startswith("-"):
+            checks.image(doc, *word.inner)
+
+
+def _options(doc: Document, program: str, rest: list[Word]) -> None:
+    """Values of options, of ``key=value`` words, and bare ``cuda`` where a program may take it as a device."""
+    takes_bare = _LAUNCHERS.fullmatch(program) is not None
+    about = ""
+    if program in _TESTS or program == "for":
+        variables = [m[1] for word in rest for m in _VARIABLE.finditer(word.raw)]
+        if program == "for" and rest:
+            variables = [rest[0].value]
+        about = next((name for name in variables if words.names_device(name) or words.names_backend(name)), "")
+        takes_bare = bool(about)
+    previous: Word | None = None
+    for word in rest:
+        start, end = word.inner
+        pair = _PAIR.fullmatch(word.value) if not word.raw.startswith("-") else None
+        if previous is not None and previous.raw == "-c" and _PYTHON.fullmatch(program):
+            found = words.EMBEDDED_PYTHON.search(doc.text, start, end)
+            if found:
+                checks.embedded_python(doc, found.start(), found.end())
+        elif word.raw.startswith("-") and "=" in word.value:
+            key, _, text = word.value.partition("=")
+            _option_value(doc, end - len(text), end, key)
+        elif pair is not None and (word.assigns is None or word.assigns not in words.environment()):
+            offset = start + pair.start(3)
+            if not _said(doc, offset):
+                checks.value(doc, offset, start + pair.end(3), pair[1].rsplit(".", 1)[-1])
+        elif previous is not None and _OPTION.fullmatch(previous.value):
+            _option_value(doc, start, end, previous.value)
+        elif takes_bare and (words.is_device(word.value) or (about and words.is_backend(word.value))):
+            checks.value(doc, start, end, about or None)
+        previous = word
+
+
+def _option_value(doc: Document, start: int, end: int, key: str) -> None:
+    text = doc.text[start:end]
+    if len(text) >= 2 and text[0] in "'\"" and text[-1] == text[0]:
+        start, end = start + 1, end - 1
+    checks.value(doc, start, end, key)
+
+
+def _said(doc: Document, offset: int) -> bool:
+    """Whether an assignment already said something about this place."""
+    line, column = doc.position(offset)
+    return any((f.line, f.column) == (line, column) for f in doc.findings)

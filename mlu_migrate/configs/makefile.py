@@ -1,0 +1,59 @@
+"""Makefiles: variables, and recipe lines as shell commands. ``$(NAME)`` and ``$$NAME`` both read a variable."""
+
+from __future__ import annotations
+
+import re
+
+from mlu_migrate.configs import checks, commandline
+from mlu_migrate.configs import vocabulary as words
+from mlu_migrate.configs.document import Document
+
+_VARIABLE = re.compile(
+    r"^(?P<indent> *)(?P<export>export[ \t]+|override[ \t]+)?(?P<name>[A-Za-z_][\w.-]*)[ \t]*"
+    r"(?P<sign>[?:+]{0,3}=)[ \t]*(?P<value>[^\n#]*?)[ \t\r]*(?:#.*)?$"
+)
+
+
+def check(doc: Document) -> None:
+    """Look at one Makefile."""
+    for start, end in logical_lines(doc.text):
+        line = doc.text[start:end]
+        if line.startswith("\t"):
+            commandline.check(doc, start, end)
+            continue
+        match = _VARIABLE.match(line) if "\n" not in line else None
+        if match is not None:
+            _variable(doc, start, match)
+        elif "=" in line and not line.lstrip().startswith("#"):
+            commandline.check(doc, start, end)
+        else:
+            export = re.match(r"(?:un)?export[ \t]+", line)
+            if export:
+                commandline.check(doc, start, end)
+
+
+def _variable(doc: Document, offset: int, match: re.Match[str]) -> None:
+    name, value = match["name"], match["value"]
+    start, end = offset + match.start("value"), offset + match.end("value")
+    if name in words.environment() or name.startswith("NCCL_"):
+        place = offset + match.start("name")
+        plain = None if "$" in value else value
+        checks.environment_set(doc, place, place + len(name), plain)
+        for found in words.environment_name().finditer(doc.text, start, end):
+            checks.environment_read(doc, *found.span())
+    elif not (value and checks.value(doc, start, end, name)) and not checks.image(doc, start, end):
+        commandline.check(doc, start, end)
+
+
+def logical_lines(text: str) -> list[tuple[int, int]]:
+    """Spans of lines, joined where a backslash ends a line; line ends are left out."""
+    found, start, offset = [], 0, 0
+    for line in text.splitlines(keepends=True):
+        bare = line.rstrip("\r\n")
+        offset += len(line)
+        if not bare.endswith("\\"):
+            found.append((start, offset - len(line) + len(bare)))
+            start = offset
+    if start < len(text):
+        found.append((start, len(text)))
+    return found

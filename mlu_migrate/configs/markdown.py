@@ -1,0 +1,97 @@
+"""
+Markdown and reStructuredText: fenced code blocks, each by the rules of its language. Prose is not looked at.
+
+Edits in documentation are told and made with ``--configs write`` only: a README also explains the CUDA way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from mlu_migrate.configs import commandline, dockerfile, ini, jsonfile, shell, tomlconfig, yamlfile
+from mlu_migrate.configs.document import Document
+from mlu_migrate.model import Edit, FileResult
+
+_FENCE = re.compile(
+    r"^(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<language>[\w+#.-]*)[^\n]*\n", re.MULTILINE
+)
+_PROMPT = re.compile(r"^[ \t>]*(?:\([\w.-]+\)[ \t]*)?[$%][ \t]+(?P<command>(?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
+_LAUNCHES = re.compile(
+    r"\s*(?:[A-Z_]+=\S+[ \t]+)*(?:python[\d.]*|torchrun|accelerate|deepspeed|pip3?|conda|docker|bash|sh|export|sudo"
+    r"|nvidia-smi|srun|sbatch|mpirun|git|cd|CUDA_VISIBLE_DEVICES=)\b"
+)
+_SHELLS = frozenset({"bash", "sh", "shell", "zsh", "console", "shell-session", "shellscript", "terminal", "cmd"})
+_PYTHON = frozenset({"python", "py", "python3", "ipython"})
+_FORMATS: Mapping[str, Callable[[Document], None]] = {
+    "yaml": yamlfile.check,
+    "yml": yamlfile.check,
+    "json": jsonfile.check,
+    "jsonc": jsonfile.check,
+    "toml": tomlconfig.check,
+    "ini": ini.check,
+    "cfg": ini.check,
+    "dockerfile": dockerfile.check,
+    "docker": dockerfile.check,
+    "slurm": shell.check,
+}
+Engine = Callable[[bytes, str], FileResult]
+
+
+def check(doc: Document, engine: Engine | None = None) -> None:
+    """Look at the code blocks of one file. ``engine`` migrates Python source, when Python blocks are wanted."""
+    for start, end, language in blocks(doc.text):
+        if language in _SHELLS or (not language and _LAUNCHES.match(doc.text, start, end)):
+            _shell(doc, start, end)
+        elif language in _FORMATS:
+            embed(doc, start, end, _FORMATS[language])
+        elif language in _PYTHON and engine is not None and "cuda" in doc.text[start:end].lower():
+            _python(doc, start, end, engine)
+
+
+def blocks(text: str) -> list[tuple[int, int, str]]:
+    """Span and language (lower case, may be empty) of each fenced block; one that never ends is left out."""
+    found, position = [], 0
+    while match := _FENCE.search(text, position):
+        close = re.compile(rf"^[ \t>]*{re.escape(match['fence'])}[`~]*[ \t\r]*$", re.MULTILINE).search(
+            text, match.end()
+        )
+        if close is None:
+            break
+        found.append((match.end(), close.start(), match["language"].lower()))
+        position = close.end()
+    return found
+
+
+def _shell(doc: Document, start: int, end: int) -> None:
+    prompts = list(_PROMPT.finditer(doc.text, start, end))
+    for match in prompts:
+        commandline.check(doc, match.start("command"), min(match.end("command"), end))
+    if not prompts:
+        commandline.check(doc, start, end)
+
+
+def embed(doc: Document, start: int, end: int, checker: Callable[[Document], None]) -> None:
+    """Judge ``doc.text[start:end]``, which starts a line, as a file of its own, and take its findings over."""
+    inner = Document(doc.text[start:end].encode(doc.encoding), doc.path, doc.settings, prose=doc.prose)
+    checker(inner)
+    _take(doc, start, inner)
+
+
+def _take(doc: Document, start: int, inner: Document) -> None:
+    shift, lines = doc.byte(start), doc.line_of(start) - 1
+    for f in inner.findings:
+        edits = tuple(Edit(e.start + shift, e.end + shift, e.text) for e in f.edits)
+        doc.findings.append(replace(f, line=f.line + lines, end_line=f.end_line + lines, edits=edits))
+    for name, (first, last) in inner.reads.items():
+        doc.reads.setdefault(name, (start + first, start + last))
+
+
+def _python(doc: Document, start: int, end: int, engine: Engine) -> None:
+    source = doc.text[start:end].encode("utf-8")
+    if doc.encoding != "utf-8":
+        return
+    inner = Document(source, doc.path, doc.settings, prose=True)
+    inner.findings += [replace(f, applied=False) for f in engine(source, doc.path).findings]
+    _take(doc, start, inner)

@@ -1,0 +1,188 @@
+"""
+What the keys and values of a YAML, JSON or TOML file say about devices, whatever the format writes around them.
+
+A format hands over leaves: every key and every scalar value with the path that leads to it and its place in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mlu_migrate.configs import checks, commandline, packages
+from mlu_migrate.configs import vocabulary as words
+from mlu_migrate.configs.document import Document
+from mlu_migrate.configs.shellwords import Word
+from mlu_migrate.model import Safety, Severity
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """
+    One key or value. ``text[start:end]`` is what stands inside its quotes. ``path`` is the keys and list positions
+    from the root, ending with the key itself or the place the value stands at.
+    """
+
+    path: Path
+    start: int
+    end: int
+    is_key: bool = False
+
+
+_ENVIRONMENT_PARENTS = frozenset(
+    "env environment environment_variables environment_vars env_vars envs variables containerenv remoteenv buildenv "
+    "runtime_env build_args buildargs args_env conda_env exports pass_env passenv setenv environment-pass".split()
+)
+_COMMANDS = frozenset(
+    "run script before_script after_script command commands cmd cmds setup entry entrypoint args bash sh install "
+    "runargs postcreatecommand poststartcommand exec scripts tasks pre_cmd post_cmd launch launcher program "
+    "launch_args job_command before-build before-all test-command".split()
+)
+_IMAGES = frozenset({"image", "container", "images", "docker", "from", "baseimage"})
+_OTHER_LIBRARIES = frozenset(
+    "xgboost xgb lightgbm lgb lgbm catboost jax tensorflow onnx onnxruntime numba cupy".split()
+)
+
+
+def check(doc: Document, leaves: Iterable[Leaf], *, environment: bool = False) -> None:
+    """
+    Look at every leaf. ``environment`` is True for a file whose keys are environment variables wherever they stand
+    (workflow files).
+    """
+    all_leaves = list(leaves)
+    values = {leaf.path: leaf for leaf in all_leaves if not leaf.is_key}
+    argument_lists = _argument_lists(doc, all_leaves)
+    for leaf in all_leaves:
+        if leaf.is_key:
+            _key(doc, leaf, values, environment)
+        elif leaf.path[:-1] not in argument_lists:
+            _value(doc, leaf, values)
+    for items in argument_lists.values():
+        commandline.check_words(doc, [_word(doc, leaf) for leaf in items])
+
+
+def name_of(path: Path) -> str | None:
+    """The key that a value stands under; for a list's members the key of the list."""
+    return next((part for part in reversed(path) if isinstance(part, str)), None)
+
+
+def _word(doc: Document, leaf: Leaf) -> Word:
+    return Word(leaf.start, leaf.end, doc.text[leaf.start : leaf.end])
+
+
+def _argument_lists(doc: Document, leaves: list[Leaf]) -> dict[Path, list[Leaf]]:
+    """Lists that hold one command word by word: ``["python", "train.py", "--device", "cuda"]``."""
+    lists: dict[Path, list[Leaf]] = {}
+    for leaf in leaves:
+        if not leaf.is_key and leaf.path and isinstance(leaf.path[-1], int):
+            lists.setdefault(leaf.path[:-1], []).append(leaf)
+    found = {}
+    for path, items in lists.items():
+        texts = [doc.text[leaf.start : leaf.end] for leaf in items]
+        options = any(re.fullmatch(r"--?[A-Za-z][\w-]*(?:=.*)?", text) for text in texts)
+        if options and not any(re.search(r"\s", text) for text in texts) and name_of(path) != "pip":
+            found[path] = items
+    return found
+
+
+def _key(doc: Document, leaf: Leaf, values: dict[Path, Leaf], environment: bool) -> None:
+    text = doc.text[leaf.start : leaf.end]
+    if text == "nvidia.com/gpu":
+        checks.resource(doc, leaf.start, leaf.end, replacement="cambricon.com/mlu")
+    elif text.startswith("nvidia.com/"):
+        checks.resource(doc, leaf.start, leaf.end)
+    elif text in words.environment() or re.fullmatch(r"NCCL_[A-Z0-9_]+", text):
+        parent = name_of(leaf.path[:-1])
+        value = values.get(leaf.path)
+        known = environment or (parent is not None and _is_environment(parent))
+        value_text = None if value is None else doc.text[value.start : value.end]
+        checks.environment_set(doc, leaf.start, leaf.end, value_text, safe=known)
+
+
+def _is_environment(parent: str) -> bool:
+    lower = parent.lower()
+    return lower in _ENVIRONMENT_PARENTS or lower.endswith(("_env", "-env", "_environment", "_env_vars"))
+
+
+def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
+    start, end = leaf.start, leaf.end
+    text = doc.text[start:end]
+    key = name_of(leaf.path)
+    lower = (key or "").lower()
+    path = words.TOOLKIT_PATH.search(text)
+    if path:
+        checks.toolkit_path(doc, start + path.start(), start + path.end())
+    if text == "nvidia.com/gpu" and lower in ("key", "resourcename", "resource_name"):
+        checks.resource(doc, start, end, replacement="cambricon.com/mlu")
+    elif text == "nvidia" and lower in ("driver", "runtime", "runtimeclassname", "container_runtime"):
+        checks.container_option(doc, start, end)
+    elif text == "MULTI_GPU" and lower == "distributed_type":
+        _accelerate(doc, start, end)
+    elif text in words.environment() and lower == "name":
+        beside = values.get((*leaf.path[:-1], "value"))
+        checks.environment_set(doc, start, end, None if beside is None else doc.text[beside.start : beside.end])
+    elif any(str(part).lower() in _OTHER_LIBRARIES for part in leaf.path) and words.is_device(text):
+        doc.add("MLU602", "other-library", start, end, severity=Severity.INFO, args={"key": key or "", "value": text})
+    elif checks.value(doc, start, end, key):
+        pass
+    elif lower in _IMAGES or lower.endswith(("image", "image_name", "image_uri", "docker_image")):
+        if not checks.image(doc, start, end):
+            commandline.environment_words(doc, start, end)
+    elif lower in _COMMANDS or _parent(leaf.path) in ("scripts", "tasks"):
+        commandline.check(doc, start, end)
+    elif _is_environment(lower) or isinstance(leaf.path[-1] if leaf.path else "", int):
+        commandline.environment_words(doc, start, end, passes=_is_environment(lower))
+    else:
+        _references(doc, start, end)
+
+
+def _parent(path: Path) -> str:
+    names = [part for part in path if isinstance(part, str)]
+    return names[-2].lower() if len(names) > 1 else ""
+
+
+def _references(doc: Document, start: int, end: int) -> None:
+    """``${oc.env:CUDA_VISIBLE_DEVICES}`` and ``$CUDA_VISIBLE_DEVICES`` inside a value."""
+    for match in words.environment_name().finditer(doc.text, start, end):
+        before = doc.text[max(start, match.start() - 12) : match.start()]
+        if re.search(r"\$(?:[({]|\{oc\.env:|\{env:)?$", before):
+            checks.environment_read(doc, match.start(), match.end())
+
+
+def _accelerate(doc: Document, start: int, end: int) -> None:
+    doc.add(
+        "MLU604",
+        "accelerate",
+        start,
+        end,
+        safety=Safety.UNSAFE,
+        args={"value": "MULTI_GPU", "mlu": "MULTI_MLU"},
+        replace=((start, end, "MULTI_MLU"),),
+    )
+
+
+def dependencies(doc: Document, leaves: Iterable[Leaf], *, comment: bool = False) -> None:
+    """
+    Requirements given as members of a list. ``comment`` is True where a member has a line of its own that a comment
+    sign can take out.
+    """
+    items = list(leaves)
+    others = [leaf for leaf in items if (row := _row(doc.text[leaf.start : leaf.end])) is None or row.kind != "nvidia"]
+    for leaf in items:
+        text = doc.text[leaf.start : leaf.end]
+        first = re.match(r"(--?[\w-]+)[= ]+", text)
+        if first is not None:
+            packages.index(doc, leaf.start + first.end(), leaf.end)
+            continue
+        line = doc.line_start(leaf.start)
+        dash = re.compile(r"[ \t]*()-[ \t]+['\"]?").fullmatch(doc.text, line, leaf.start)
+        place = dash.start(1) if comment and others and dash else None
+        packages.requirement(doc, leaf.start, leaf.end, comment_at=place)
+
+
+def _row(text: str) -> words.PackageRow | None:
+    match = re.match(r"[A-Za-z0-9][\w.-]*", text)
+    return words.package(match[0]) if match else None
