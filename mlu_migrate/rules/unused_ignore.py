@@ -1,4 +1,4 @@
-"""Rule MLU003."""
+"""MLU003: ignore comments that cover nothing."""
 
 from __future__ import annotations
 
@@ -8,27 +8,24 @@ from mlu_migrate.rule import Rule
 
 class UnusedIgnore(Rule):
     """
-    Ignore comments that keep nothing.
+    Ignore comments that cover no finding.
 
-    ## What it reports
-    A `# mlu: keep`, `# mlu: off`, `# mlu: keep-file` or `# mlu-migrate: ignore` comment on code where nothing would
-    be reported or rewritten without it, and codes in its brackets that find nothing there. Such a comment hides
-    what a later change brings in.
+    ## What it changes
+    Nothing. A `# mlu: keep` that no longer covers anything is told, so that it can be deleted.
 
     ## Before
         import torch
 
-        count = 3  # mlu: keep
-        model = torch.nn.Linear(1, 1).cuda()  # mlu: keep
+        x = torch.ones(2)  # mlu: keep[MLU201]
 
-    ## After
-        MLU003 on line 3
+    ## Finding
+    At the comment: it covers no finding of this run.
 
     ## Left alone
-    A comment for a rule that this run does not look for, because of `--select` or `--ignore`.
+    Comments that cover a finding, and comments of other tools.
 
     ## Source
-    `mlu_migrate/suppress.py`; the comments are described in README.md.
+    design.md, section 2.3.
     """
 
     code = "MLU003"
