@@ -1,0 +1,105 @@
+"""What a judgement is made of: status, differences, the loss curve. Plain records; ``verdict`` fills them, ``report`` prints them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlu_backend.parity.metrics import Error
+from mlu_backend.parity.tolerance import Limit
+
+
+class Status(str, enum.Enum):
+    """What the comparison came to."""
+
+    MATCH = "match"
+    MISMATCH = "mismatch"
+    NOT_JUDGED = "not judged"
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 and 2."""
+        return {"match": 0, "mismatch": 1, "not judged": 2}[self.value]
+
+
+class Category(str, enum.Enum):
+    """In the order of judgement."""
+
+    CONFIGURATION = "configuration"
+    STRUCTURE = "structure"
+    NONFINITE = "non-finite"
+    NUMBERS = "numbers"
+
+
+@dataclass
+class Difference:
+    """
+    One thing that differs. ``inputs`` and ``outputs`` are the errors before and after the call; ``reference`` and
+    ``candidate`` are what was found, as text. ``edits`` are filled in by ``locate``.
+    """
+
+    category: Category
+    what: str
+    reference: str = ""
+    candidate: str = ""
+    path: str = ""
+    step: int = 0
+    rank: int = 0
+    order: int = 0
+    site: tuple[str, int, str] | None = None
+    source: tuple[str, int, int] | None = None
+    inputs: Error | None = None
+    outputs: Error | None = None
+    limit: Limit | None = None
+    kind: str = ""
+    nth: int = 0
+    type: str = ""
+    random: bool = False
+    edits: list[dict[str, Any]] = field(default_factory=list)
+    operator: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LossRow:
+    """The loss of one backward pass on both sides."""
+
+    step: int
+    reference: float
+    candidate: float
+    error: float
+
+
+@dataclass
+class Verdict:
+    """Everything a report says. ``layers``: largest mean error by module path and step."""
+
+    status: Status
+    reasons: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    total_differences: int = 0
+    first: Difference | None = None
+    losses: list[LossRow] = field(default_factory=list)
+    loss_limit: Limit | None = None
+    first_step: str = ""
+    loss_curve: str = ""
+    layers: dict[str, dict[int, float]] = field(default_factory=dict)
+    worst: list[dict[str, Any]] = field(default_factory=list)
+    compared: int = 0
+    equal: int = 0
+    within: int = 0
+    unreadable: int = 0
+    calls: int = 0
+    steps: int = 0
+    ranks: int = 0
+    profile: str = "exact"
+    reference: str = ""
+    coverage: dict[str, Any] | None = None
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    title: str = ""
+
+
+def not_judged(*reasons: str, **fields: Any) -> Verdict:
+    """A verdict that is none."""
+    return Verdict(Status.NOT_JUDGED, reasons=list(reasons), **fields)

@@ -1,0 +1,275 @@
+"""
+The patches that tell the recorder what the program does. Installed once, right after torch is imported, before any line of
+the program can have taken a name out of torch.
+
+``Module.__call__`` is wrapped rather than given global hooks: dynamo inlines hooks into what it compiles, while it calls
+``forward`` past an unmodified ``__call__`` (ours is made the one it compares with), so compiled programs stay compiled.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from mlu_backend.parity import nested
+from mlu_backend.parity.capture import Recorder
+from mlu_backend.parity.operators import OperatorMode, UntilModules
+
+_COLLECTIVES = (
+    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter",
+    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv",
+)  # fmt: skip
+
+
+def install(recorder: Recorder) -> None:
+    """Patch torch in this process. Call once."""
+    if recorder.options.level != "step":
+        _modules(recorder)
+    _backward(recorder)
+    _optimizers(recorder)
+    _scaler(recorder)
+    _seeds(recorder)
+    _loaders(recorder)
+    _collectives(recorder)
+    if recorder.options.level == "module" and recorder.options.focus is None:
+        _operators_until_modules(recorder)
+    elif recorder.options.level == "op":
+        OperatorMode(recorder).__enter__()
+
+
+def _modules(recorder: Recorder) -> None:
+    original = torch.nn.Module.__call__
+
+    @functools.wraps(original)
+    def recorded(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if not recorder.ready():
+            return original(module, *args, **kwargs)
+        return recorder.call(original, module, args, kwargs)
+
+    torch.nn.Module.__call__ = recorded  # type: ignore[method-assign, assignment]
+    for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):
+        loaded = sys.modules.get(name)
+        if loaded is not None and hasattr(loaded, "unpatched_nn_module_call"):
+            loaded.unpatched_nn_module_call = recorded
+
+
+def _operators_until_modules(recorder: Recorder) -> None:
+    until = UntilModules(recorder)
+    original = torch.nn.Module.register_parameter
+
+    @functools.wraps(original)
+    def register(module: torch.nn.Module, name: str, param: torch.nn.Parameter | None) -> None:
+        if until.active:
+            until.stop()
+        original(module, name, param)
+
+    torch.nn.Module.register_parameter = register  # type: ignore[method-assign]
+    until.__enter__()
+
+
+def _backward(recorder: Recorder) -> None:
+    original, original_grad = torch.autograd.backward, torch.autograd.grad
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+        if not recorder.ready():
+            return original(tensors, *args, **kwargs)
+        recorder.backward([t for t in ([tensors] if isinstance(tensors, torch.Tensor) else list(tensors))])
+        focus = recorder.options.focus
+        if focus is not None and focus.backward and focus.step == recorder.step:
+            with OperatorMode(recorder, keep=True, backward=True):
+                return original(tensors, *args, **kwargs)
+        return original(tensors, *args, **kwargs)
+
+    @functools.wraps(original_grad)
+    def grad(*args: Any, **kwargs: Any) -> Any:
+        result = original_grad(*args, **kwargs)
+        if recorder.ready() and torch._C._current_graph_task_id() == -1:
+            recorder.gradients(result)
+        return result
+
+    torch.autograd.backward = backward
+    torch.autograd.grad = grad
+
+
+def _optimizers(recorder: Recorder) -> None:
+    from torch.optim import optimizer as module
+
+    def before(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if recorder.ready():
+            recorder.before_step(optimizer)
+
+    def after(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+        if recorder.ready() and recorder.after_step(optimizer):
+            recorder.close("steps")
+            recorder.stopped = True
+            raise SystemExit(0)
+
+    module.register_optimizer_step_pre_hook(before)
+    module.register_optimizer_step_post_hook(after)
+
+
+def _scaler(recorder: Recorder) -> None:
+    for scaler in _scaler_classes():
+        _patch_scaler(recorder, scaler)
+
+
+def _scaler_classes() -> list[type]:
+    found: list[type] = []
+    for module, name in (("torch.amp.grad_scaler", "GradScaler"), ("torch.cuda.amp.grad_scaler", "GradScaler")):
+        loaded = sys.modules.get(module)
+        kind = getattr(loaded, name, None)
+        if kind is not None and not any(issubclass(kind, other) for other in found):
+            found.append(kind)
+    return found
+
+
+def _patch_scaler(recorder: Recorder, scaler: type) -> None:
+    made, scale, update = scaler.__init__, scaler.scale, scaler.update  # type: ignore[attr-defined, misc]
+
+    @functools.wraps(made)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, *args, **kwargs)
+        if recorder.ready():
+            enabled = bool(self.is_enabled())
+            recorder.scaler("made", enabled=enabled, scale=float(self._init_scale) if enabled else None)
+
+    @functools.wraps(scale)
+    def scaled(self: Any, outputs: Any) -> Any:
+        result = scale(self, outputs)
+        if isinstance(outputs, torch.Tensor) and isinstance(result, torch.Tensor) and recorder.ready():
+            recorder.scaled(outputs, result)
+        return result
+
+    @functools.wraps(update)
+    def updated(self: Any, *args: Any, **kwargs: Any) -> None:
+        update(self, *args, **kwargs)
+        if recorder.ready() and self.is_enabled():
+            recorder.scaler("update", scale=float(self.get_scale()))
+
+    scaler.__init__, scaler.scale, scaler.update = init, scaled, updated  # type: ignore[attr-defined, misc]
+
+
+def _seeds(recorder: Recorder) -> None:
+    seed = torch.manual_seed
+
+    @functools.wraps(seed)
+    def manual_seed(value: Any) -> Any:
+        if recorder.ready():
+            recorder.seed("torch.manual_seed", int(value))
+        return seed(value)
+
+    torch.manual_seed = manual_seed
+    torch.random.manual_seed = manual_seed
+    _wrap_seed(recorder, random, "seed", "random.seed")
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        _wrap_seed(recorder, numpy.random, "seed", "numpy.random.seed")
+
+
+def _wrap_seed(recorder: Recorder, owner: Any, name: str, label: str) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def seed(*args: Any, **kwargs: Any) -> Any:
+        if recorder.ready():
+            value = args[0] if args else next(iter(kwargs.values()), None)
+            recorder.seed(label, value if isinstance(value, (int, str, type(None))) else repr(value))
+        return original(*args, **kwargs)
+
+    setattr(owner, name, seed)
+
+
+def _loaders(recorder: Recorder) -> None:
+    from torch.utils.data import DataLoader
+
+    original = DataLoader.__init__
+
+    @functools.wraps(original)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        if recorder.ready():
+            recorder.note(
+                "loader",
+                batch_size=self.batch_size,
+                sampler=type(self.sampler).__name__,
+                drop_last=bool(self.drop_last),
+                workers=self.num_workers,
+                length=_length(self.dataset),
+            )
+
+    DataLoader.__init__ = made  # type: ignore[method-assign]
+
+
+def _length(dataset: Any) -> int | None:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def _collectives(recorder: Recorder) -> None:
+    dist = torch.distributed
+    if not dist.is_available():
+        return
+    core = dist.distributed_c10d
+    for name in _COLLECTIVES:
+        original = getattr(core, name, None)
+        if original is not None:
+            _replace(dist, core, name, _recorded_collective(recorder, name, original))
+    start = core.init_process_group
+
+    @functools.wraps(start)
+    def init_process_group(*args: Any, **kwargs: Any) -> None:
+        start(*args, **kwargs)
+        if recorder.ready():
+            recorder.note("world", rank=dist.get_rank(), size=dist.get_world_size(), backend=str(dist.get_backend()))
+
+    _replace(dist, core, "init_process_group", init_process_group)
+
+
+def _replace(package: Any, core: Any, name: str, function: Callable[..., Any]) -> None:
+    setattr(core, name, function)
+    if hasattr(package, name):
+        setattr(package, name, function)
+
+
+def _recorded_collective(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def collective(*args: Any, **kwargs: Any) -> Any:
+        if not recorder.ready():
+            return original(*args, **kwargs)
+        reduce = _reduce_name(args, kwargs)
+        named = list(nested.arguments(args, kwargs))
+        entries = recorder.collective(name, reduce, named)
+        result = original(*args, **kwargs)
+        size = _group_size(args, kwargs)
+        recorder.collected(name, reduce, size, entries, [] if kwargs.get("async_op") else named)
+        return result
+
+    return collective
+
+
+def _reduce_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    kinds = tuple(
+        k
+        for k in (getattr(torch.distributed, "ReduceOp", None), getattr(torch.distributed.ReduceOp, "RedOpType", None))
+        if k
+    )
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, kinds):
+            return str(value).rsplit(".", 1)[-1].strip("<>: 0123456789")
+    return None
+
+
+def _group_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    group = kwargs.get("group") or next((a for a in args if isinstance(a, torch.distributed.ProcessGroup)), None)
+    try:
+        return int(torch.distributed.get_world_size(group))
+    except (RuntimeError, ValueError):
+        return 0

@@ -1,0 +1,102 @@
+"""
+Operator-level recording: every ATen call with the statistics of its inputs and outputs and the line that made it.
+
+Used for programs without modules, for ``--level op``, and inside the one module call that a divergence was found in.
+Views and allocations compute nothing and are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from mlu_backend.parity import nested
+
+if TYPE_CHECKING:
+    from mlu_backend.parity.capture import Recorder
+
+_NOTHING_COMPUTED = {
+    "aten::empty.memory_format", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided",
+    "aten::detach", "aten::detach_", "aten::alias", "aten::_local_scalar_dense", "aten::lift_fresh", "aten::record_stream",
+    "aten::set_.source_Storage", "aten::resize_", "aten::is_pinned", "aten::_to_copy.no", "aten::is_same_size",
+}  # fmt: skip
+
+
+class OperatorMode(TorchDispatchMode):
+    """
+    Records operators while active. With ``keep`` the tensors are kept whole. ``wanted`` false passes everything through,
+    which lets a mode stay on the stack when leaving out of order would be wrong.
+    """
+
+    def __init__(self, recorder: Recorder, keep: bool = False, backward: bool = False) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.keep = keep
+        self.backward = backward
+        self.wanted = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = func.name()
+        recorder = self.recorder
+        if not self.wanted or name in _NOTHING_COMPUTED or func.is_view or not recorder.ready():
+            return func(*args, **kwargs)
+        entries: list[list[Any]] = []
+        with recorder._quiet():
+            entries = self._measure(nested.arguments(args, kwargs))
+        result = func(*args, **kwargs)
+        with recorder._quiet():
+            recorder.operator(
+                name,
+                entries,
+                self._measure(nested.tensors(result)),
+                random=torch.Tag.nondeterministic_seeded in func.tags,
+                backward=torch._C._current_graph_task_id() != -1,
+                site=recorder.site(3),
+            )
+        return result
+
+    def _measure(self, named: Iterator[tuple[str, torch.Tensor]]) -> list[list[Any]]:
+        entries = []
+        for name, tensor in named:
+            index = self.recorder.stat(tensor)
+            if self.keep:
+                self.recorder.keep(index, tensor)
+            entries.append([name, index])
+        return entries
+
+
+class UntilModules(contextlib.AbstractContextManager["UntilModules"]):
+    """
+    Operator recording for programs that turn out to have no modules: on from the start, off for good as soon as a module
+    with parameters is built. Until then what is recorded costs little, since programs build their model early.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.mode = OperatorMode(recorder)
+        self.active = False
+
+    def __enter__(self) -> UntilModules:
+        self.mode.__enter__()
+        self.active = True
+        return self
+
+    def stop(self) -> None:
+        """Modules were found; operators are no longer recorded."""
+        if not self.active:
+            return
+        self.active = False
+        self.mode.wanted = False
+        from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+        if _get_current_dispatch_mode() is self.mode:
+            self.mode.__exit__(None, None, None)
+
+    def __exit__(self, *exc: object) -> None:
+        self.stop()

@@ -1,0 +1,165 @@
+"""
+``python -m mlu_backend.parity.record OUT [options] -- COMMAND...``: run a program and write a trace of it.
+
+OUT is a folder, or one file if its name ends in ``.zip``. The program's output and exit status are its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mlu_backend.parity import inject, trace
+from mlu_backend.parity.options import LEVELS, ROUTES, Options
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``status``: exit status of the program, None when it ran out of time. ``trace``: where the records are."""
+
+    status: int | None
+    seconds: float
+    trace: Path
+    output: str = ""
+
+
+def record(
+    command: Sequence[str],
+    options: Options,
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str],
+    timeout: float | None = None,
+    label: str = "",
+    capture_output: bool = False,
+) -> Outcome:
+    """
+    Run ``command`` recorded. An existing trace in ``options.out`` is replaced. A command that cannot be started raises
+    OSError; a program that fails does not raise, its status is in the outcome. With ``capture_output`` the last 64 KiB the
+    program printed are in the outcome instead of on the terminal.
+    """
+    target = Path(options.out).absolute()
+    packed = target.suffix == ".zip"
+    folder = Path(tempfile.mkdtemp(prefix="mlu-parity-")) if packed else target
+    if not packed:
+        _make_empty(folder)
+    options = replace(options, out=str(folder))
+    trace.write_meta(folder, label=label, command=list(command), level=options.level, route=options.route,
+                     seed=options.seed, steps=options.steps, root=options.root)  # fmt: skip
+    started = time.monotonic()
+    status, output = _run(command, cwd, inject.environment(options, env), timeout, capture_output)
+    trace.write_meta(folder, status=status, seconds=round(time.monotonic() - started, 3))
+    if packed:
+        trace.pack(folder, target)
+        shutil.rmtree(folder, ignore_errors=True)
+    return Outcome(status, time.monotonic() - started, target, output)
+
+
+def _make_empty(folder: Path) -> None:
+    """Remove an earlier trace, and nothing that is not one."""
+    if folder.exists() and any(folder.iterdir()):
+        if not (folder / "meta.json").is_file():
+            raise FileExistsError(f"{folder} is not empty and holds no trace")
+        shutil.rmtree(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _run(
+    command: Sequence[str], cwd: Path | None, env: Mapping[str, str], timeout: float | None, capture: bool
+) -> tuple[int | None, str]:
+    with tempfile.TemporaryFile() as log:
+        child = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=dict(env),
+            stdout=log if capture else None,
+            stderr=subprocess.STDOUT if capture else None,
+            stdin=subprocess.DEVNULL if capture else None,
+            start_new_session=capture,
+        )
+        try:
+            status: int | None = child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            _stop(child, capture)
+            status = None
+        except BaseException:
+            _stop(child, capture)
+            raise
+        size = log.seek(0, 2) if capture else 0
+        log.seek(max(0, size - 65536))
+        return status, log.read().decode("utf-8", "replace") if capture else ""
+
+
+def _stop(child: subprocess.Popen[bytes], group: bool) -> None:
+    """End the program and, where it leads a session of its own, everything it started."""
+    import os
+
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            if group:
+                os.killpg(child.pid, number)
+            else:
+                child.send_signal(number)
+        except ProcessLookupError:
+            return
+        try:
+            child.wait(5)
+            if not group:
+                return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def parser() -> argparse.ArgumentParser:
+    """The options of this command."""
+    p = argparse.ArgumentParser(prog="python -m mlu_backend.parity.record", description=__doc__, allow_abbrev=False)
+    p.add_argument("out", metavar="OUT", help="trace folder, or a file that ends in .zip")
+    p.add_argument("--level", choices=LEVELS, default="module")
+    p.add_argument("--steps", type=int, default=0, help="end the program after so many optimizer steps")
+    p.add_argument("--every", type=int, default=10, help="record parameters every so many steps (default 10)")
+    p.add_argument("--seed", type=int, default=None, help="seed all generators at the start")
+    p.add_argument("--root", default=".", help="project folder; file names are given relative to it")
+    p.add_argument("--route", choices=ROUTES, default="none", help="emulated-cuda: run GPU code on the emulated device")
+    p.add_argument("--timeout", type=float, default=None, help="seconds")
+    return p
+
+
+def main(argv: Sequence[str]) -> int:
+    """The command line. Returns the program's status, 124 when it ran out of time, 2 for wrong use."""
+    import os
+
+    if "--" not in argv:
+        parser().print_usage(sys.stderr)
+        print("the program comes after --", file=sys.stderr)
+        return 2
+    cut = list(argv).index("--")
+    args, command = parser().parse_args(argv[:cut]), list(argv[cut + 1 :])
+    if not command:
+        print("nothing to run after --", file=sys.stderr)
+        return 2
+    options = Options(out=args.out, root=str(Path(args.root).resolve()), level=args.level, every=args.every,
+                      steps=args.steps, seed=args.seed, route=args.route)  # fmt: skip
+    try:
+        outcome = record(command, options, env=os.environ, timeout=args.timeout)
+    except OSError as error:
+        print(f"cannot record: {error}", file=sys.stderr)
+        return 2
+    if outcome.status is None:
+        print(
+            f"the program did not end within {args.timeout:g} s; the trace holds what it did until then",
+            file=sys.stderr,
+        )
+        return 124
+    return outcome.status if outcome.status >= 0 else 128 - outcome.status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

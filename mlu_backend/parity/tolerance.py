@@ -1,0 +1,180 @@
+"""
+The one table of limits. A row is (profile, operator class, dtype) and gives the largest relative error of a candidate whose
+inputs agree with the reference's, with the source of the number.
+
+Operator classes are those of the MLU-OPS accuracy standard (Cambricon/mlu-ops, docs/MLU-OPS-Accuracy-Acceptance-Standard.md):
+``io`` moves data, ``arithmetic`` is add, multiply and the like, ``reduce`` depends on the order of a sum, ``activation`` is
+approximated, ``convolution`` includes matrix products, ``composite`` is any mixture, such as a whole module. Ours besides:
+``state`` (parameters before the first step), ``parameters`` (after an optimizer step), ``loss`` (a step of the loss curve), ``random`` (draws from a generator).
+
+A user's ``--tolerance`` file has the same rows in TOML and is looked at first:
+
+    [[limit]]
+    profile = "mlu590"; class = "convolution"; dtype = "float32"; mean = 1e-3; single = 1e-2
+    source  = "measured on our cards, 2025-03"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+ANY = "*"
+CLASSES = (
+    "io",
+    "arithmetic",
+    "reduce",
+    "activation",
+    "convolution",
+    "composite",
+    "state",
+    "parameters",
+    "loss",
+    "random",
+)
+AMPLIFICATION = 10.0
+"""An output may carry this many times the error its inputs came with, on top of its limit. Ours, a judgement: normalisation of
+nearly constant rows and softmax of large numbers amplify, and a call must not be blamed for what came in."""
+
+
+class ToleranceError(Exception):
+    """A tolerance file that cannot be used; the text names file and row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The largest ``mean`` and ``single`` error (see ``metrics``) that passes."""
+
+    profile: str
+    kind: str
+    dtype: str
+    mean: float
+    single: float
+    source: str
+
+    def admits(self, mean: float, single: float, inputs_mean: float = 0.0, inputs_single: float = 0.0) -> bool:
+        """Whether an error is within the limit, given the error of the inputs."""
+        return mean <= self.mean + AMPLIFICATION * inputs_mean and single <= self.single + AMPLIFICATION * max(
+            inputs_single, inputs_mean
+        )
+
+
+_MEASURED = "design section 5: emulator noise was measured below 3e-7 in the mean"
+_STANDARD = "MLU-OPS accuracy standard, fixed threshold of the class"
+_HALF = "rounding of the dtype: one unit in the last place of float16 is 2**-11"
+_BRAIN = "rounding of the dtype: one unit in the last place of bfloat16 is 2**-8"
+_TF32 = "TF32 keeps 10 bits of the inputs: 2**-11 for each, by the switches in torch_mlu/csrc/aten/utils/common.h"
+_CURVE = "vendors' training guides ask for a first-step loss within 1 %; the mean is DIFF1 of the MLU-OPS standard"
+_SIGN = "Adam's first update is lr * sign(gradient): where a gradient rounds to the other side of zero, 2 lr in single elements"
+_COPY = "a copy has no error"
+
+TABLE: tuple[Limit, ...] = (
+    Limit("exact", "state", ANY, 0.0, 0.0, _COPY),
+    Limit("exact", "io", ANY, 0.0, 0.0, _COPY),
+    Limit("exact", "loss", ANY, 2e-6, 2e-5, _MEASURED),
+    Limit("exact", ANY, "float16", 2.5e-4, 2e-3, _HALF),
+    Limit("exact", ANY, "bfloat16", 2e-3, 1.6e-2, _BRAIN),
+    Limit("exact", ANY, "float64", 2e-15, 2e-14, "the same kernels run on both sides; a double carries 2**-52"),
+    Limit("exact", ANY, ANY, 2e-6, 2e-5, _MEASURED),
+    Limit("hardware", "state", ANY, 0.0, 0.0, _COPY),
+    Limit("hardware", "io", ANY, 0.0, 0.0, _STANDARD),
+    Limit(
+        "hardware",
+        "arithmetic",
+        "float32",
+        2e-6,
+        2e-5,
+        "MLU-OPS asks for 0; here the emulator's measured noise is admitted",
+    ),
+    Limit("hardware", "convolution", "float32", 1e-3, 1e-2, _TF32),
+    Limit("hardware", "parameters", ANY, 1e-2, 2e-1, _SIGN),
+    Limit("hardware", "loss", ANY, 3e-3, 1e-2, _CURVE),
+    Limit(
+        "hardware",
+        ANY,
+        "float64",
+        3e-3,
+        1e-2,
+        "64-bit types compute in half their width: torch_mlu/csrc/aten/utils/types.cpp:43-69",
+    ),
+    Limit("hardware", ANY, "bfloat16", 4e-3, 3.2e-2, _BRAIN),
+    Limit("hardware", ANY, ANY, 3e-3, 1e-2, _STANDARD),
+)
+
+
+def find(profile: str, kind: str, dtype: str, extra: Iterable[Limit] = ()) -> Limit:
+    """
+    The row for a profile (any but ``exact`` is looked up by its name, then as ``hardware``), operator class and dtype. The
+    user's rows come first; among the rest the first that fits, since the table is ordered from the special to the general.
+    """
+    names = ("exact",) if profile == "exact" else (profile, "hardware")
+    for row in (*extra, *TABLE):
+        if row.profile in (*names, ANY) and row.kind in (kind, ANY) and row.dtype in (dtype, ANY):
+            return row
+    raise LookupError(f"no limit for {profile}, {kind}, {dtype}")
+
+
+def load(path: Path) -> tuple[Limit, ...]:
+    """The rows of a tolerance file. Raises ToleranceError."""
+    try:
+        import tomllib
+    except ModuleNotFoundError:
+        import tomli as tomllib
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ToleranceError(f"{path}: {error}") from error
+    rows = []
+    for number, row in enumerate(data.get("limit", []), 1):
+        try:
+            limit = Limit(
+                str(row.get("profile", ANY)), str(row.get("class", ANY)), str(row.get("dtype", ANY)),
+                float(row["mean"]), float(row["single"]), str(row["source"]),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ToleranceError(f"{path}: limit {number} needs mean, single and source: {error}") from error
+        if limit.kind not in (*CLASSES, ANY) or limit.mean < 0 or limit.single < 0:
+            raise ToleranceError(f"{path}: limit {number}: unknown class {limit.kind!r} or a negative number")
+        rows.append(limit)
+    if not rows:
+        raise ToleranceError(f"{path}: holds no [[limit]]")
+    return tuple(rows)
+
+
+_CLASS_OF_OPERATOR = {
+    "convolution": ("conv", "mm", "matmul", "bmm", "linear", "attention", "einsum", "addmv", "lstm", "gru", "rnn", "dot"),
+    "io": ("copy", "cat", "stack", "clone", "index_select", "gather", "embedding", "select", "slice", "expand", "repeat", "fill",
+           "zero", "ones", "where", "split", "flip", "roll", "pad", "index.", "masked_fill", "arange"),
+    "reduce": ("sum", "mean", "norm", "var", "std", "prod", "logsumexp", "softmax", "nll", "loss", "pool", "cumsum", "scatter_add",
+               "index_add", "index_put", "embedding_dense_backward", "embedding_bag"),
+    "arithmetic": ("add", "sub", "mul", "div", "neg", "relu", "abs", "clamp", "max", "min", "threshold", "sign", "lerp", "addc"),
+}  # fmt: skip
+_CLASS_OF_MODULE = {
+    "convolution": ("Linear", "Conv", "Bilinear", "Attention", "LSTM", "GRU", "RNN"),
+    "random": ("Dropout", "RReLU", "AlphaDropout", "FeatureAlphaDropout"),
+    "reduce": ("Norm", "Pool", "Loss", "Softmax"),
+    "activation": ("GELU", "SiLU", "Sigmoid", "Tanh", "ELU", "Mish", "Softplus"),
+    "io": ("Flatten", "Unflatten", "Identity", "Embedding", "ZeroPad", "PixelShuffle"),
+    "arithmetic": ("ReLU", "ReLU6", "LeakyReLU", "Hardtanh"),
+}
+
+
+def class_of_operator(name: str) -> str:
+    """The operator class of an ATen name such as ``aten::addmm``; of a backward operator, ``composite`` unless it is named."""
+    short = name.split("::")[-1].lower()
+    for kind in ("convolution", "reduce", "io", "arithmetic"):
+        if any(part in short for part in _CLASS_OF_OPERATOR[kind]):
+            return kind
+    return "activation"
+
+
+def class_of_module(type_name: str) -> str:
+    """The operator class of a module type of torch; ``composite`` for all others."""
+    if not type_name.startswith("torch.nn."):
+        return "composite"
+    short = type_name.rsplit(".", 1)[-1]
+    for kind in ("random", "convolution", "reduce", "activation", "io"):
+        if any(part in short for part in _CLASS_OF_MODULE[kind]):
+            return kind
+    return "arithmetic" if short in _CLASS_OF_MODULE["arithmetic"] else "composite"

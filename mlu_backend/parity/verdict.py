@@ -1,0 +1,318 @@
+"""
+The judgement of two traces: environment and configuration first, then structure, non-finite pattern, checksum, numbers.
+
+A verdict is one of three. ``match``: everything recorded agrees within the limits. ``mismatch``: something does not.
+``not judged``: a comparison that could not have failed, or that says nothing about the migration; the reasons are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from mlu_backend.parity import align, metrics, tolerance
+from mlu_backend.parity.align import Pair, Point
+from mlu_backend.parity.configuration import configuration
+from mlu_backend.parity.findings import Category, Difference, LossRow, Status, Verdict, not_judged
+from mlu_backend.parity.metrics import Error
+from mlu_backend.parity.tolerance import Limit
+from mlu_backend.parity.trace import Row, Trace
+
+KEPT = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of two traces. ``reference``: emulated-cuda, cpu or trace; ``need_device`` false is for tests of two references."""
+
+    profile: str = "exact"
+    reference: str = "emulated-cuda"
+    extra: tuple[Limit, ...] = ()
+    need_device: bool = True
+    steps_only: bool = False
+
+
+def vacuous(reference: Trace, candidate: Trace, question: Question) -> list[str]:
+    """Why a comparison of these traces would prove nothing; empty if it proves something."""
+    reasons = []
+    for name, trace in (("reference", reference), ("candidate", candidate)):
+        if not any(e["k"] in align.NUMERIC for p in trace.processes for e in p.events):
+            reasons.append(
+                f"nothing was recorded in the {name} run: it called no module, made no backward pass and no optimizer step"
+            )
+    if reasons:
+        return reasons
+    if question.need_device and not any(row.kind.device == "mlu" for p in candidate.processes for row in p.rows):
+        reasons.append("no tensor of the candidate lived on mlu: the migrated program ran on the CPU only")
+    ours, theirs = reference.meta.get("sources"), candidate.meta.get("sources")
+    if question.need_device and ours and theirs and ours == theirs:
+        reasons.append("both sides ran the same files: the migration changed nothing of what this command runs")
+    return reasons
+
+
+def judge(reference: Trace, candidate: Trace, question: Question) -> Verdict:
+    """Compare two traces."""
+    reasons = vacuous(reference, candidate, question)
+    if reasons:
+        return not_judged(*reasons, profile=question.profile, reference=question.reference)
+    ours, theirs = align.runs(reference), align.runs(candidate)
+    verdict = Verdict(Status.MATCH, profile=question.profile, reference=question.reference, ranks=len(ours))
+    judge_ = _Judge(verdict, question)
+    if ours.keys() != theirs.keys():
+        judge_.report(
+            Difference(Category.CONFIGURATION, "recorded processes (rank, number)", _keys(ours), _keys(theirs))
+        )
+    for key in [k for k in ours if k in theirs]:
+        judge_.process(ours[key], theirs[key])
+    judge_.finish()
+    return verdict
+
+
+def _keys(runs: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"{rank}.{number}" if number else str(rank) for rank, number in runs) or "none"
+
+
+class _Judge:
+    def __init__(self, verdict: Verdict, question: Question) -> None:
+        self.v, self.q = verdict, question
+        self._backward: dict[int, Error] = {}  # largest error of a gradient so far, by step
+        self._parameters: tuple[int, float] = (0, 0.0)  # step they were last recorded after, and their error then
+
+    def report(self, difference: Difference) -> None:
+        self.v.total_differences += 1
+        if len(self.v.differences) < KEPT:
+            self.v.differences.append(difference)
+
+    def process(self, ours: align.Run, theirs: align.Run) -> None:
+        """One pair of processes."""
+        rank = ours.rank
+        self._backward, self._parameters = {}, (0, 0.0)
+        faults, notes = configuration(ours, theirs)
+        for difference in faults:
+            difference.rank = rank
+            self.report(difference)
+        self.v.notes.extend(n for n in notes if n not in self.v.notes)
+        self.v.steps = max(
+            self.v.steps, 1 + max((p.step for p in ours.points if p.kind in ("grads", "loss")), default=-1)
+        )
+        for pair in align.pairs(ours, theirs):
+            self._pair(pair, rank)
+        if rank == 0 or not self.v.losses:
+            self._losses(ours, theirs)
+
+    def _pair(self, pair: Pair, rank: int) -> None:
+        a, b = pair.reference, pair.candidate
+        point = pair.point
+        base: dict[str, Any] = dict(path=point.path, step=point.step, rank=rank, order=point.order, kind=point.kind,
+                                    nth=point.nth, type=point.type, random=point.random)  # fmt: skip
+        if a is None or b is None:
+            site = {"site": b.site, "source": b.source} if b else {}
+            what, here, there = f"{point.title}, occurrence {int(str(point.key[-1])) + 1}", "happened", "did not happen"
+            self.report(
+                Difference(Category.STRUCTURE, what, here if a else there, here if b else there, **base, **site)
+            )
+            return
+        base.update(site=b.site, source=b.source)
+        if point.kind == "call":
+            self.v.calls += 1
+        for name in a.facts.keys() | b.facts.keys():
+            x, y = a.facts.get(name), b.facts.get(name)
+            if x != y and not (name == "autocast" and self.q.reference == "cpu" and x is None):
+                self.report(Difference(Category.STRUCTURE, f"{point.title}: {name}", str(x), str(y), **base))
+        incoming = self._incoming(a, b)
+        for name in [*a.outputs, *(n for n in b.outputs if n not in a.outputs)]:
+            self._tensor(a, b, name, incoming, base)
+
+    def _incoming(self, a: Point, b: Point) -> Error:
+        """
+        The error a point was handed: the largest among its inputs, or among the gradients before it in the same backward pass;
+        unrelated where the structure of the inputs differs. Parameters that were recorded with an error hand it on too,
+        and more of it with each step until they are recorded again.
+        """
+        mean = single = 0.0
+        if a.kind in ("grad", "grads", "parameters"):
+            before = self._backward.get(a.step, metrics.NONE)
+            mean, single = before.mean, before.single
+        for name, x in a.inputs.items():
+            y = b.inputs.get(name)
+            if y is None or x.kind.shape != y.kind.shape:
+                return metrics.UNRELATED
+            error = _error(x, y)
+            mean, single = max(mean, error.mean), max(single, error.single)
+        step, drift = self._parameters
+        inherited = drift * max(1, a.step - step) if a.step > step or a.kind != "call" else 0.0
+        return Error(max(mean, inherited), max(single, inherited))
+
+    def _tensor(self, a: Point, b: Point, name: str, incoming: Error, base: dict[str, Any]) -> None:
+        x, y = a.outputs.get(name), b.outputs.get(name)
+        label = f"{a.title}: {name}" if name else a.title
+        base = dict(base, path=_owner(a, name))
+        if x is None or y is None:
+            self.report(Difference(Category.STRUCTURE, label, "there" if x else "absent", "there" if y else "absent",
+                                   inputs=incoming, **base))  # fmt: skip
+            return
+        structure = self._structure(x, y)
+        if structure:
+            self.report(
+                Difference(
+                    Category.STRUCTURE, f"{label}: {structure[0]}", structure[1], structure[2], inputs=incoming, **base
+                )
+            )
+            if x.kind.shape != y.kind.shape:
+                return
+        if x.stats is None or y.stats is None:
+            self.v.unreadable += 1
+            return
+        self.v.compared += 1
+        if x.stats.nonfinite != y.stats.nonfinite:
+            self.report(Difference(Category.NONFINITE, f"{label}: inf and nan", str(x.stats.nonfinite), str(y.stats.nonfinite),
+                                   inputs=incoming, **base))  # fmt: skip
+            return
+        error = _error(x, y)
+        if a.kind == "call":
+            steps = self.v.layers.setdefault(a.path, {})
+            steps[a.step] = max(steps.get(a.step, 0.0), error.mean)
+        if x.stats.checksum == y.stats.checksum:
+            self.v.equal += 1
+            return
+        if a.kind == "loss" and len(x.stats.sample) == 1:
+            return  # judged as a curve
+        self._hand_on(a, error)
+        limit = tolerance.find(self.q.profile, _class(a), x.kind.dtype, self.q.extra)
+        if limit.admits(error.mean, error.single, incoming.mean, incoming.single):
+            self.v.within += 1
+        elif not structure:
+            self.report(Difference(Category.NUMBERS, label, _brief(x), _brief(y), inputs=incoming, outputs=error,
+                                   limit=limit, **base))  # fmt: skip
+        self._rank(label, base, error, limit, incoming)
+
+    def _hand_on(self, point: Point, error: Error) -> None:
+        if point.kind in ("grad", "grads"):
+            so_far = self._backward.get(point.step, metrics.NONE)
+            self._backward[point.step] = Error(max(so_far.mean, error.mean), max(so_far.single, error.single))
+        elif point.kind == "parameters":
+            step, drift = self._parameters
+            self._parameters = (point.step, max(drift if step == point.step else 0.0, error.mean))
+
+    def _structure(self, x: Row, y: Row) -> tuple[str, str, str] | None:
+        if x.kind.shape != y.kind.shape:
+            return "shape", str(list(x.kind.shape)), str(list(y.kind.shape))
+        if x.kind.dtype != y.kind.dtype:
+            return "dtype", x.kind.dtype, y.kind.dtype
+        if self.q.reference != "cpu" and x.kind.role != y.kind.role:
+            return "device", x.kind.device, y.kind.device
+        if (x.stats is None) != (y.stats is None):
+            return "readable", str(x.stats is not None), str(y.stats is not None)
+        return None
+
+    def _rank(self, label: str, base: dict[str, Any], error: Error, limit: Limit, incoming: Error) -> None:
+        over = max(error.mean / limit.mean if limit.mean else float(error.mean > 0) * 1e9,
+                   error.single / limit.single if limit.single else float(error.single > 0) * 1e9)  # fmt: skip
+        row = dict(what=label, path=base["path"], step=base["step"], rank=base["rank"], mean=error.mean, single=error.single,
+                   inputs=incoming.mean, limit=limit.mean, over=over)  # fmt: skip
+        worst = self.v.worst
+        worst.append(row)
+        if len(worst) > 200:
+            worst.sort(key=lambda r: -r["over"])
+            del worst[10:]
+
+    def _losses(self, ours: align.Run, theirs: align.Run) -> None:
+        self.v.losses = [
+            LossRow(step, x, y, metrics.relative(x, y))
+            for (step, x), (_, y) in zip(ours.losses, theirs.losses, strict=False)
+        ]
+
+    def finish(self) -> None:
+        """Curve, order of differences, status."""
+        v = self.v
+        v.worst = sorted(v.worst, key=lambda r: -r["over"])[:10]
+        if v.losses:
+            v.loss_limit = limit = tolerance.find(self.q.profile, "loss", "float32", self.q.extra)
+            errors = [row.error for row in v.losses]
+            mean = sum(errors) / len(errors)
+            v.first_step = _against(errors[0], limit.single, "first-step loss")
+            v.loss_curve = _against(mean, limit.mean, f"loss over {len(errors)} backward passes, mean") + (
+                f"; {_against(max(errors), limit.single, 'largest')}"
+            )
+            beyond = next((row for row in v.losses if row.error > limit.single), None)
+            if beyond is None and mean > limit.mean:
+                beyond = max(v.losses, key=lambda row: row.error)
+            if beyond is not None:
+                self.report(Difference(Category.NUMBERS, f"loss of step {beyond.step}", f"{beyond.reference:.8g}", f"{beyond.candidate:.8g}",
+                                       step=beyond.step, kind="curve", outputs=Error(mean, beyond.error), limit=limit, order=1 << 60))  # fmt: skip
+        v.differences.sort(key=lambda d: (d.category is not Category.CONFIGURATION, d.step, d.order, d.rank))
+        v.first = first(v.differences)
+        if v.differences:
+            v.status = Status.MISMATCH
+            self._unrepeatable()
+
+    def _unrepeatable(self) -> None:
+        """A reference on another device draws other random numbers on the device; that is no fault of the migration."""
+        v = self.v
+        if self.q.reference == "emulated-cuda" or v.first is None or v.first.category is not Category.NUMBERS:
+            return
+        if v.first.random:
+            v.status = Status.NOT_JUDGED
+            v.reasons.append(
+                f"{v.first.path or v.first.what} draws random numbers on the device, which a reference on another device cannot "
+                "repeat; use --reference emulated-cuda, or switch dropout off for the comparison"
+            )
+
+
+def first(differences: list[Difference]) -> Difference | None:
+    """
+    The divergence to look at first: a setting if one differs, else the earliest call whose inputs agree and whose output
+    does not, else the earliest of all. ``differences`` are in execution order.
+    """
+    for difference in differences:
+        if difference.category is Category.CONFIGURATION:
+            return difference
+    for difference in differences:
+        if difference.kind == "curve":
+            continue
+        if difference.inputs is None or (difference.inputs.mean == 0.0 and difference.inputs.single == 0.0):
+            return difference
+        limit = difference.limit
+        if limit is not None and difference.inputs.mean <= limit.mean:
+            return difference
+    return differences[0] if differences else None
+
+
+def _class(point: Point) -> str:
+    if point.kind in ("state", "loss", "parameters"):
+        return point.kind
+    if point.kind == "call":
+        return tolerance.class_of_module(point.type)
+    if point.kind == "op":
+        return tolerance.class_of_operator(point.type)
+    return "composite"
+
+
+def _owner(point: Point, name: str) -> str:
+    """The module a named tensor belongs to: for parameters the name says it."""
+    if point.kind in ("state", "grads", "parameters") and "." in name:
+        return name.rsplit(".", 1)[0]
+    return point.path
+
+
+def _error(x: Row, y: Row) -> Error:
+    if x.stats is None or y.stats is None:
+        return metrics.NONE
+    count = 1
+    for size in x.kind.shape:
+        count *= size
+    return metrics.of_stats(x.stats, y.stats, count)
+
+
+def _brief(row: Row) -> str:
+    s = row.stats
+    if s is None:
+        return "unreadable"
+    if len(s.sample) == 1:
+        return f"{s.sample[0]:.9g}"
+    return f"norm {s.norm:.7g}, mean {s.mean:.4g}, min {s.min:.4g}, max {s.max:.4g}"
+
+
+def _against(value: float, limit: float, what: str) -> str:
+    return f"{what} differs by {value:.1e} ({'within' if value <= limit else 'beyond'} {limit:.0e})"

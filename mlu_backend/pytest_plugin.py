@@ -1,0 +1,89 @@
+"""
+pytest plugin: run a function on the CPU and on ``mlu`` and compare, in one line of a test.
+
+    def test_attention(mlu_parity):
+        mlu_parity(Attention(64), torch.randn(2, 10, 64))          # outputs and gradients
+
+    @pytest.mark.mlu_parity(seed=3)
+    def test_step(parity_device):                                  # called for "cpu" and for "mlu"
+        model = Net().to(parity_device)
+        return model(torch.ones(4, 8, device=parity_device))       # what it returns is compared
+
+A test fails where the results differ by more than the limits of ``mlu_backend.parity.tolerance``; it fails too, rather than
+being skipped, where there is no ``mlu`` device, since a comparison that did not happen proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from mlu_backend.parity.functions import Result
+
+MARKER = "mlu_parity"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known, so that ``--strict-markers`` accepts it."""
+    config.addinivalue_line(
+        "markers",
+        f"{MARKER}(seed=0, profile='exact', kind='composite'): call the test for cpu and for mlu and compare what it returns",
+    )
+
+
+@pytest.fixture
+def mlu_parity() -> Callable[..., Result]:
+    """
+    ``mlu_parity(function, *args, seed=0, profile="exact", kind="composite", gradients=True, **kwargs)`` calls ``function`` (a
+    module too) with its tensors on the CPU and on mlu. Returns what was compared; a difference beyond the limits fails the test.
+    """
+
+    def compare(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Result:
+        from mlu_backend.parity import functions
+
+        try:
+            result = functions.compare(function, *args, **kwargs)
+        except functions.NoDevice as error:
+            pytest.fail(f"not judged: {error}", pytrace=False)
+        if result.faults:
+            pytest.fail("cpu and mlu differ:\n" + "\n".join(f"  {fault}" for fault in result.faults), pytrace=False)
+        return result
+
+    return compare
+
+
+@pytest.fixture
+def parity_device() -> str:
+    """The device a test marked ``mlu_parity`` is being called for; ``cpu`` in a test that is not marked."""
+    return "cpu"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Call a marked test once for each device."""
+    marker = pyfuncitem.get_closest_marker(MARKER)
+    if marker is None:
+        return None
+    if "parity_device" not in pyfuncitem.funcargs:
+        pytest.fail(f"a test marked {MARKER} takes the fixture parity_device and returns what is to be compared", pytrace=False)
+    from mlu_backend.parity import functions
+
+    names = pyfuncitem._fixtureinfo.argnames
+
+    def called(device: str) -> Any:
+        arguments = {name: pyfuncitem.funcargs[name] for name in names}
+        arguments["parity_device"] = device
+        return pyfuncitem.obj(**arguments)
+
+    try:
+        result = functions.compare_devices(called, **marker.kwargs)
+    except functions.NoDevice as error:
+        pytest.fail(f"not judged: {error}", pytrace=False)
+    if result.faults:
+        pytest.fail("cpu and mlu differ:\n" + "\n".join(f"  {fault}" for fault in result.faults), pytrace=False)
+    if not result.compared:
+        pytest.fail(f"not judged: a test marked {MARKER} returned no tensor", pytrace=False)
+    return True
