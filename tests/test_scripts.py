@@ -1,5 +1,5 @@
 """
-Whole GPU programs (fixtures/scripts) and the sample project of the README: migrated, run on the emulated device, compared.
+Whole GPU programs (fixtures/scripts) and the sample project of the README: migrated, run on the emulated `mlu`.
 
 A program says in its program.toml how it is started, whether it runs without a card, and which of its runs must print
 the same losses. Runs are cached for the session, so that a command used by several tests runs once.
@@ -266,4 +266,4 @@ def test_the_launch_script_of_the_sample_project_trains_on_two_cards(bench: Benc
 def operators(table: Path) -> list[str]:
     """Names of the operators that ran on the device, from the table that ``--support=FILE`` leaves."""
     rows = json.loads(table.read_text(encoding="utf-8"))["operators"]
-    return [str(row["name"]) for row in rows]
+    return [str(row["operator"]) for row in rows]
