@@ -226,7 +226,7 @@ def _gather(
             jobs.append(job)
             if isinstance(entry, walk.Refused):
                 status = FileStatus.FAILED if entry.failed else FileStatus.SKIPPED
-                results.append(FileResult(job.shown, status, entry.reason))
+                results.append(FileResult(job.shown, status, entry.reason, entry.source))
             else:
                 results.append(None)
     return jobs, results
@@ -245,7 +245,7 @@ def _left_out(top: Path, root: Path, found: walk.Found, handles: Callable[[Path]
             continue
         data = _read(item.path)
         if isinstance(data, bytes) and mentions(data):
-            refused.append(walk.Refused(item.path, item.rel, reason))
+            refused.append(walk.Refused(item.path, item.rel, reason, source=data))
     return refused
 
 
@@ -366,10 +366,9 @@ def _migrate(
 
 def _import_rules() -> None:
     """Import what workers need before they are forked, once for all of them."""
-    from mlu_migrate import engine, nonpython, rule
+    from mlu_migrate import rule
 
     rule.all_rules()
-    assert engine.migrate and nonpython.migrate
 
 
 def _one(context: _Context, item: _Item) -> FileResult:

@@ -73,7 +73,7 @@ class Options:
     evidence: str | None = None
     fail_level: str = "error"
     strict: bool = False
-    format: str = "full"
+    format: str = ""  # empty: what the command prints by itself
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,15 @@ def comments_of(source: bytes) -> list[tuple[int, str]]:
     return found
 
 
+def line_ends(source: bytes) -> dict[int, int]:
+    """For each line that cannot end in a comment: the line that ends the string or backslashes it is part of."""
+    ends: dict[int, int] = {}
+    for last, first in sorted(_joined_lines(source).items()):
+        for line in range(first, last):
+            ends[line] = last
+    return ends
+
+
 def _joined_lines(source: bytes) -> dict[int, int]:
     """For each line that ends a run of lines joined by strings or backslashes: the first line of the run."""
     starts: dict[int, int] = {}

@@ -63,6 +63,7 @@ class Refused:
     rel: str
     reason: str
     failed: bool = False  # True: the user has to act, the run exits 2
+    source: bytes = b""  # its bytes, where they were read
 
 
 @dataclass(slots=True)

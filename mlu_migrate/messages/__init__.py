@@ -45,7 +45,8 @@ def text(key: str, lang: str = "en", **fields: object) -> str:
     template = catalogue(lang, "ui").get(key)
     if template is None:
         template = catalogue("en", "ui")[key]
-    return _fill(template, fields)
+    endings = {f"{name}_s": "" if value == 1 else "s" for name, value in fields.items() if isinstance(value, int)}
+    return _fill(template, {**fields, **endings})
 
 
 def codes(lang: str = "en") -> list[str]:

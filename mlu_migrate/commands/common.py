@@ -1,0 +1,180 @@
+"""What every command that looks at files does first and last: paths, settings, the run, showing it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlu_migrate import atomic, baseline, gitinfo, pipeline, report, walk
+from mlu_migrate.cliopts import Shared
+from mlu_migrate.model import RunResult
+from mlu_migrate.output import Output
+from mlu_migrate.report import terminal
+from mlu_migrate.settings import Options, Settings, SettingsError
+
+BASELINE = "mlu-migrate-baseline.json"
+
+
+class Refused(Exception):
+    """Wrong use. Each line of ``lines`` is one line for the user; the exit status is 2 and nothing was written."""
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = lines
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """A command line, understood."""
+
+    paths: tuple[Path, ...]
+    settings: Settings
+    options: Options
+    shared: Shared
+    out: Output
+
+    @property
+    def baseline_path(self) -> Path:
+        """Where --write-baseline writes."""
+        return Path(self.options.baseline or BASELINE)
+
+
+def prepare(arguments: Sequence[str], shared: Shared, out: Output) -> Setup:
+    """Raises Refused for paths, settings or reports that cannot be used."""
+    paths = [path for argument in arguments for path in walk.expand(argument)]
+    missing = [f"{path}: no such file or folder" for path in paths if not path.exists()]
+    if missing:
+        raise Refused(*missing)
+    return Setup(tuple(paths), *_settings(paths[0], shared, out), shared, out)
+
+
+def _settings(start: Path, shared: Shared, out: Output) -> tuple[Settings, Options]:
+    for path in shared.report or ():
+        if report.kind_of(path) is None:
+            raise Refused(f"{path}: a report ends in one of {' '.join(report.SUFFIXES)}")
+    try:
+        loaded = shared.load(start.absolute())
+    except SettingsError as error:
+        raise Refused(str(error)) from None
+    _check_codes(loaded.settings)
+    if loaded.source:
+        out.detail(f"settings from {loaded.source}")
+    return with_evidence(loaded.settings, loaded.options), loaded.options
+
+
+def settings_for_text(shared: Shared, name: Path, out: Output) -> tuple[Settings, Options]:
+    """Settings for source that comes from stdin under a file name, which need not exist."""
+    folder = name.absolute().parent
+    return _settings(folder if folder.is_dir() else Path.cwd(), shared, out)
+
+
+def with_evidence(settings: Settings, options: Options) -> Settings:
+    """
+    The settings with the places that a parity report saw reaching a device. Raises Refused for a file that is none.
+    """
+    if not options.evidence:
+        return settings
+    from mlu_migrate import evidence
+
+    try:
+        return dataclasses.replace(settings, proven=evidence.read(Path(options.evidence)))
+    except evidence.EvidenceError as error:
+        raise Refused(str(error)) from None
+
+
+def _check_codes(settings: Settings) -> None:
+    wanted = (*settings.select, *settings.ignore, *settings.extend_select)
+    if not wanted:
+        return
+    from mlu_migrate import explain
+
+    known = explain.codes()
+    for prefix in wanted:
+        if not any(code.startswith(prefix) for code in known):
+            raise Refused(f"{prefix}: no rule has this code; mlu-migrate rules lists them")
+
+
+def look(setup: Setup, *, left_out: bool = False) -> pipeline.Run:
+    """Do the run. Raises Refused for a baseline or revision that cannot be used."""
+    options = setup.options
+    if setup.shared.write_baseline:
+        options = dataclasses.replace(options, baseline=None)
+    out = setup.out
+    try:
+        run = pipeline.run(
+            pipeline.targets_of(setup.paths),
+            setup.settings,
+            options,
+            since=setup.shared.since,
+            left_out=left_out,
+            talk=out.talk,
+            progress=out.progress,
+        )
+    except (gitinfo.GitError, baseline.BaselineError) as error:
+        raise Refused(str(error)) from None
+    out.clear()
+    out.detail(f"{len(run.jobs)} files in {run.result.seconds:.2f} s")
+    return run
+
+
+def show(
+    setup: Setup,
+    result: RunResult,
+    kind: str,
+    *,
+    would: bool = False,
+    steps: Sequence[tuple[str, str]] = (),
+    baselined: int = 0,
+) -> None:
+    """Print a result to stdout in the way asked for; ``kind`` is a format, or ``summary``."""
+    out, lang = setup.out, setup.settings.lang
+    machine = kind not in ("summary", "full", "concise")
+    if not (out.quiet and not machine):
+        width, colour = out.width, out.colour()
+        if kind == "summary":
+            text = terminal.render(
+                result,
+                setup.settings,
+                lang,
+                width=width,
+                colour=colour,
+                would=would,
+                steps=steps,
+                baselined=baselined,
+            )
+        elif kind == "full":
+            from mlu_migrate.report import full
+
+            text = full.render(result, setup.settings, lang, width=width, colour=colour)
+        else:
+            text = report.render(kind, result, setup.settings, lang)
+        out.result(text)
+    if setup.shared.statistics:
+        if machine:
+            out.talk(terminal.statistics(result).rstrip("\n"))
+        else:
+            out.result(terminal.statistics(result))
+
+
+def finish(setup: Setup, run: pipeline.Run, result: RunResult) -> None:
+    """Write the reports and the baseline that were asked for. Raises Refused when one cannot be written."""
+    out = setup.out
+    try:
+        for path in setup.shared.report or ():
+            kind = report.kind_of(path)
+            assert kind is not None
+            text = report.render(kind, result, setup.settings, setup.settings.lang)
+            atomic.write(path, text.encode("utf-8", "backslashreplace"))
+            out.talk(f"report written to {path}")
+        if setup.shared.write_baseline:
+            found = [
+                (job.path, finding)
+                for job, file in zip(run.jobs, run.result.files, strict=True)
+                for finding in file.findings
+            ]
+            rows = baseline.write(setup.baseline_path, found)
+            out.talk(f"baseline with {rows} rows written to {setup.baseline_path}")
+    except OSError as error:
+        raise Refused(f"{error.filename or 'report'}: {error.strerror or error}") from None

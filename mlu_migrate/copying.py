@@ -1,0 +1,560 @@
+"""
+The migrated copy of a tree (design 2.1).
+
+Everything is copied but version control, virtual environments and caches: data and its folders, links as links,
+mode bits, with shared blocks where the file system has them. A new copy is built beside its place and appears by
+one rename. A copy that is already there is refreshed file by file; what we put there is known from
+``.mlu-migrate-base.zip`` in its root, which also holds the texts that a three-way merge starts from. A file that no
+longer is what we wrote was edited by hand: it is never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlu_migrate import atomic, gitinfo, walk
+from mlu_migrate.model import FileResult, FileStatus
+from mlu_migrate.report import printable
+
+REPORT = "mlu-migrate-report"
+REPORTS = (f"{REPORT}.md", f"{REPORT}.json")
+BASE = walk.OUTPUT_MARK
+JOURNAL = ".mlu-migrate-journal.json"
+OWN = frozenset({*REPORTS, BASE, JOURNAL})
+LARGE = 1024**3  # bytes of a copy that are worth a word
+_FICLONE = 0x40049409
+_NEVER = walk.VERSION_CONTROL | walk.ENVIRONMENTS | walk.CACHES
+
+
+class CopyError(RuntimeError):
+    """A copy that was not made, or not finished. The text is for the user and says what is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something to copy: a file, link or folder. ``rel`` is its path in the copy, with ``/``."""
+
+    path: Path
+    rel: str
+    mode: int
+    size: int
+    mtime_ns: int
+
+
+@dataclass(slots=True)
+class Copied:
+    """What was done, by paths in the copy."""
+
+    root: Path
+    fresh: bool
+    kept: list[str] = field(default_factory=list)  # edited by hand, left as they are
+    merged: list[str] = field(default_factory=list)
+    conflicts: list[str] = field(default_factory=list)  # merged, with conflict marks in them
+    removed: list[str] = field(default_factory=list)  # gone from the original, so gone from the copy
+    problems: list[str] = field(default_factory=list)  # not copied, with the reason
+
+
+@dataclass(slots=True)
+class _State:
+    """What an earlier run put into a copy: digests of migrated files, size and time of others, texts for merging."""
+
+    digests: dict[str, set[str]] = field(default_factory=dict)
+    stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+    archive: Path | None = None
+
+    def base(self, rel: str) -> bytes | None:
+        if self.archive is None:
+            return None
+        try:
+            with zipfile.ZipFile(self.archive) as file:
+                return file.read(_member(rel))
+        except (KeyError, OSError, zipfile.BadZipFile):
+            return None
+
+
+def default_place(path: Path) -> Path:
+    """
+    Where the copy of a folder or file goes when the user does not say: beside it, with ``_mlu`` at the end of its
+    name.
+    """
+    real = Path(os.path.abspath(path))
+    if path.is_dir():
+        return real.with_name(f"{real.name}_mlu")
+    return real.with_name(f"{real.stem}_mlu{real.suffix}")
+
+
+def refuse_overlap(source: Path, place: Path) -> None:
+    """Raises CopyError if one of source and place lies in the other."""
+    one, other = source.resolve(), place.resolve()
+    if one == other:
+        raise CopyError(f"{place}: the output is the input; use -w to rewrite in place")
+    if source.is_dir() and other.is_relative_to(one):
+        raise CopyError(f"{place}: the output lies inside the input {source}; choose another place with -o")
+    if one.is_relative_to(other) and place.is_dir() and source.is_dir():
+        raise CopyError(f"{place}: the input {source} lies inside the output; choose another place with -o")
+
+
+def entries_of(top: Path, prefix: str = "") -> tuple[list[Entry], list[str]]:
+    """All that is copied of a folder, folders before what is in them, and what is not, with reasons."""
+    found: list[Entry] = []
+    problems: list[str] = []
+    pending = [(top, prefix)]
+    while pending:
+        folder, rel = pending.pop()
+        try:
+            items = sorted(os.scandir(folder), key=lambda item: item.name)
+        except OSError as error:
+            problems.append(f"{rel or '.'}: {error.strerror or error}")
+            continue
+        for item in items:
+            if item.name in _NEVER or (not rel and item.name in OWN):
+                continue
+            try:
+                status = item.stat(follow_symlinks=False)
+            except OSError:
+                problems.append(f"{rel}{item.name}: vanished during the run")
+                continue
+            kind = stat.S_IFMT(status.st_mode)
+            if kind == stat.S_IFDIR:
+                if walk.is_environment(Path(item.path)):
+                    continue
+                pending.append((Path(item.path), f"{rel}{item.name}/"))
+            elif kind not in (stat.S_IFREG, stat.S_IFLNK):
+                problems.append(f"{rel}{item.name}: a pipe, socket or device, not copied")
+                continue
+            path = Path(item.path)
+            found.append(Entry(path, f"{rel}{item.name}", status.st_mode, status.st_size, status.st_mtime_ns))
+    found.sort(key=lambda entry: entry.rel.split("/"))
+    return found, problems
+
+
+def folder_entry(path: Path, rel: str) -> Entry:
+    """The top folder of a target as it goes into an output folder. Raises OSError."""
+    status = path.stat()
+    return Entry(path, rel, status.st_mode, status.st_size, status.st_mtime_ns)
+
+
+def single_entry(path: Path) -> Entry:
+    """A file as it goes into an output folder, a link followed. Raises OSError."""
+    status = path.stat()
+    return Entry(path, path.name, status.st_mode, status.st_size, status.st_mtime_ns)
+
+
+def check(place: Path, *, force: bool, merge: bool) -> None:
+    """
+    Raises CopyError if the copy must not be written at ``place``: something else is there, or files in it were
+    edited by hand.
+
+    Cheap enough to ask before the work is done.
+    """
+    if not place.exists() and not place.is_symlink():
+        return
+    if not place.is_dir():
+        raise CopyError(f"{place} exists and is no folder")
+    if not any(place.iterdir()) or force:
+        return
+    state = _read_state(place)
+    if state is None:
+        raise CopyError(
+            f"{place} exists and holds no report of an earlier run; move it away, choose another place with -o, or use --force"
+        )
+    edited = _edited(place, state)
+    if edited and not merge:
+        names = ", ".join(printable(name) for name in edited[:5])
+        more = f" and {len(edited) - 5} more" if len(edited) > 5 else ""
+        raise CopyError(
+            f"{place}: edited by hand since the last run: {names}{more}. Use --merge to bring the new changes into them, "
+            "or --force to refresh the rest and keep them"
+        )
+
+
+def copy(
+    entries: Sequence[Entry],
+    place: Path,
+    results: Mapping[str, FileResult],
+    reports: Mapping[str, bytes],
+    *,
+    force: bool = False,
+    merge: bool = False,
+    talk: Callable[[str], None] = lambda text: None,
+) -> Copied:
+    """
+    Make or refresh the copy at ``place``. ``results`` are the files that were looked at, ``reports`` go into the
+    root; both by path in the copy. Raises CopyError; a new copy is then not there at all, an old one is complete
+    but for the files still to refresh.
+    """
+    check(place, force=force, merge=merge)
+    _refuse_clashes(entries, place)
+    total = sum(entry.size for entry in entries if stat.S_ISREG(entry.mode))
+    if total > LARGE:
+        talk(f"copying {total / 1024**3:.1f} GB to {place}")
+    try:
+        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+            return _make(entries, place, results, reports)
+        return _refresh(entries, place, results, reports, merge=merge)
+    except OSError as error:
+        reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        where = f"{error.filename}: " if error.filename else ""
+        raise CopyError(f"{place}: {where}{reason}") from None
+
+
+def _make(
+    entries: Sequence[Entry], place: Path, results: Mapping[str, FileResult], reports: Mapping[str, bytes]
+) -> Copied:
+    """A copy where none is: built beside its place, then renamed."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(place)
+    staging = place.parent / f".{place.name}.partial-{os.getpid()}"
+    done = Copied(place, fresh=True)
+    try:
+        staging.mkdir()
+        folders: list[tuple[Path, int]] = []
+        for entry in entries:
+            _put(entry, staging / entry.rel, results.get(entry.rel), done, folders)
+        for name, data in reports.items():
+            (staging / name).write_bytes(data)
+        _write_state(staging / BASE, entries, results, {}, {}, None)
+        for folder, mode in reversed(folders):
+            os.chmod(folder, mode)
+        with atomic.signals_held():
+            if place.exists():
+                place.rmdir()
+            os.rename(staging, place)
+    except BaseException:
+        _remove_tree(staging)
+        raise
+    return done
+
+
+def _put(entry: Entry, target: Path, result: FileResult | None, done: Copied, folders: list[tuple[Path, int]]) -> None:
+    mode = stat.S_IMODE(entry.mode)
+    if stat.S_ISDIR(entry.mode):
+        target.mkdir(exist_ok=True)
+        folders.append((target, mode))
+        return
+    try:
+        if stat.S_ISLNK(entry.mode):
+            os.symlink(os.readlink(entry.path), target)
+        elif result is not None and _was_read(result):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(result.result)
+            if result.output is None:
+                shutil.copystat(entry.path, target)
+            os.chmod(target, mode)
+        else:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy_file(entry.path, target)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG) or error.filename == str(target):
+            raise
+        reason = "vanished during the run" if error.errno == errno.ENOENT else error.strerror or str(error)
+        done.problems.append(f"{entry.rel}: {reason}")
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    """Bytes, mode bits and times of a regular file; blocks are shared where the file system can."""
+    if not _reflink(source, target):
+        shutil.copyfile(source, target, follow_symlinks=False)
+    shutil.copystat(source, target, follow_symlinks=False)
+
+
+def _reflink(source: Path, target: Path) -> bool:
+    if sys.platform != "linux":
+        return False
+    import fcntl
+
+    with source.open("rb") as read, target.open("wb") as write:
+        try:
+            fcntl.ioctl(write.fileno(), _FICLONE, read.fileno())
+        except OSError:
+            return False
+    return True
+
+
+def _refresh(
+    entries: Sequence[Entry],
+    place: Path,
+    results: Mapping[str, FileResult],
+    reports: Mapping[str, bytes],
+    *,
+    merge: bool,
+) -> Copied:
+    """A copy where one is: files that are as we left them are brought up to date, edited ones are kept or merged."""
+    state = _read_state(place) or _State()
+    edited = set(_edited(place, state))
+    done = Copied(place, fresh=False)
+    _write_journal(place, results, state)
+    folders: list[tuple[Path, int]] = []
+    writes: list[tuple[Path, bytes]] = []
+    modes: list[tuple[Path, Entry, FileResult]] = []
+    retained: dict[str, bytes] = {}
+    for entry in entries:
+        target = place / entry.rel
+        result = results.get(entry.rel)
+        if entry.rel in edited:
+            old = state.base(entry.rel)
+            new = result.result if result is not None and _was_read(result) else None
+            text = _merged(target, old, new, done, entry.rel) if merge and old is not None and new is not None else None
+            if text is None:
+                done.kept.append(entry.rel)
+                if old is not None:
+                    retained[entry.rel] = old
+            else:
+                writes.append((target, text))
+        elif stat.S_ISREG(entry.mode) and result is not None and _was_read(result) and target.is_file():
+            if target.is_symlink():
+                target.unlink()
+            if target.is_symlink() or not target.exists() or target.read_bytes() != result.result:
+                writes.append((target, result.result))
+            modes.append((target, entry, result))
+        elif not _is_current(entry, target, state):
+            _clear(target, entry)
+            _put(entry, target, result, done, folders)
+    atomic.write_all(writes, root=place)
+    for target, entry, result in modes:
+        if result.output is None:
+            shutil.copystat(entry.path, target)
+        os.chmod(target, stat.S_IMODE(entry.mode))
+    for folder, mode in reversed(folders):
+        os.chmod(folder, mode)
+    _remove_gone(place, entries, state, edited, done)
+    for name, data in reports.items():
+        atomic.write(place / name, data)
+    kept = {rel: state.digests.get(rel, set()) for rel in done.kept}
+    stamps = {rel: state.stamps[rel] for rel in done.kept if rel in state.stamps}
+    handle, name = tempfile.mkstemp(prefix=".mlu-migrate-tmp-", dir=place)
+    os.close(handle)
+    _write_state(Path(name), entries, results, kept, stamps, retained)
+    os.chmod(name, 0o644)
+    os.replace(name, place / BASE)
+    with contextlib.suppress(FileNotFoundError):
+        (place / JOURNAL).unlink()
+    return done
+
+
+def _merged(target: Path, old: bytes, new: bytes, done: Copied, rel: str) -> bytes | None:
+    """The hand-edited text with what changed upstream, or None where it stays as it is."""
+    if old == new:
+        return None
+    with tempfile.TemporaryDirectory(prefix="mlu-migrate-merge-") as folder:
+        base, theirs = Path(folder, "base"), Path(folder, "new")
+        base.write_bytes(old)
+        theirs.write_bytes(new)
+        try:
+            text, conflicts = gitinfo.merge_text(
+                target, base, theirs, ("edited by hand", "migrated before", "migrated now")
+            )
+        except gitinfo.GitError as error:
+            done.problems.append(f"{rel}: not merged: {error}")
+            return None
+    (done.conflicts if conflicts else done.merged).append(rel)
+    return text
+
+
+def _was_read(result: FileResult) -> bool:
+    """Whether the result holds the bytes of the file, so that exactly these go into the copy."""
+    return bool(result.source) or result.status in (FileStatus.CHANGED, FileStatus.UNCHANGED)
+
+
+def _is_current(entry: Entry, target: Path, state: _State) -> bool:
+    """Whether the copy of a file that is not looked into is still the same as its original."""
+    try:
+        status = target.lstat()
+    except OSError:
+        return False
+    if stat.S_IFMT(status.st_mode) != stat.S_IFMT(entry.mode):
+        return False
+    if stat.S_ISDIR(entry.mode):
+        return True
+    if stat.S_ISLNK(entry.mode):
+        return os.readlink(target) == os.readlink(entry.path)
+    return state.stamps.get(entry.rel) == (entry.size, entry.mtime_ns) and status.st_size == entry.size
+
+
+def _clear(target: Path, entry: Entry) -> None:
+    """Make room for an entry of another kind. A folder in the way is only removed when it is empty."""
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        target.unlink()
+    elif target.is_dir() and not stat.S_ISDIR(entry.mode):
+        target.rmdir()
+
+
+def _remove_gone(place: Path, entries: Sequence[Entry], state: _State, edited: set[str], done: Copied) -> None:
+    """Take out what we put there and the original no longer has. Edited files stay."""
+    now = {entry.rel for entry in entries}
+    for rel in sorted((state.digests.keys() | state.stamps.keys()) - now):
+        target = place / rel
+        if rel in edited:
+            done.kept.append(rel)
+        elif target.is_file() or target.is_symlink():
+            target.unlink()
+            done.removed.append(rel)
+
+
+def _edited(place: Path, state: _State) -> list[str]:
+    """Files of the copy that are no longer what we put there. Files deleted by hand are not counted: they come back."""
+    found = []
+    for rel, digests in state.digests.items():
+        path = place / rel
+        if path.is_file() and not path.is_symlink() and _digest(path) not in digests:
+            found.append(rel)
+    for rel, (size, mtime_ns) in state.stamps.items():
+        if rel in state.digests:
+            continue
+        with contextlib.suppress(OSError):
+            status = (place / rel).lstat()
+            if stat.S_ISREG(status.st_mode) and (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+                found.append(rel)
+    return sorted(found)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1024 * 1024):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _read_state(place: Path) -> _State | None:
+    """What an earlier run left in the copy, or None where there is no report of ours."""
+    report = _read_json(place / f"{REPORT}.json")
+    if report is None or report.get("version") != 1 or (report.get("tool") or {}).get("name") != "mlu-migrate":
+        return None
+    state = _State()
+    for row in report.get("files", []):
+        if isinstance(row, dict) and isinstance(row.get("sha256"), str) and _is_plain(row.get("path")):
+            state.digests[row["path"]] = {row["sha256"]}
+    with contextlib.suppress(OSError, zipfile.BadZipFile, KeyError, ValueError, TypeError):
+        with zipfile.ZipFile(place / BASE) as file:
+            manifest = json.loads(file.read("manifest.json"))
+        state.digests = {rel: set(digests) for rel, digests in manifest["files"].items() if _is_plain(rel)}
+        state.stamps = {rel: (row[0], row[1]) for rel, row in manifest["copied"].items() if _is_plain(rel)}
+        state.archive = place / BASE
+    journal = _read_json(place / JOURNAL) or {}
+    for rel, digest in journal.items():
+        if rel in state.digests and isinstance(digest, str):
+            state.digests[rel].add(digest)
+        elif _is_plain(rel) and isinstance(digest, str):
+            state.digests[rel] = {digest}
+    return state
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def _is_plain(rel: object) -> bool:
+    """Whether a path read from a report stays inside the copy."""
+    if not isinstance(rel, str) or not rel:
+        return False
+    parts = Path(rel).parts
+    return not Path(rel).is_absolute() and ".." not in parts
+
+
+def _write_journal(place: Path, results: Mapping[str, FileResult], state: _State) -> None:
+    """Say what is about to be written, so that a run that is killed half way does not look like edits by hand."""
+    coming = {rel: result.sha256 for rel, result in results.items() if _was_read(result)}
+    new = {rel: digest for rel, digest in coming.items() if digest not in state.digests.get(rel, ())}
+    atomic.write(place / JOURNAL, json.dumps(new).encode("ascii"))
+
+
+def _write_state(
+    path: Path,
+    entries: Sequence[Entry],
+    results: Mapping[str, FileResult],
+    kept: Mapping[str, set[str]],
+    kept_stamps: Mapping[str, tuple[int, int]],
+    retained: Mapping[str, bytes] | None,
+) -> None:
+    """``kept`` and ``retained``: digests and texts of an earlier run for files that were not written in this one."""
+    files: dict[str, list[str]] = {rel: sorted(digests) for rel, digests in kept.items() if digests}
+    copied: dict[str, tuple[int, int]] = dict(kept_stamps)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
+        for entry in entries:
+            if not stat.S_ISREG(entry.mode) or entry.rel in kept:
+                continue
+            result = results.get(entry.rel)
+            if result is not None and _was_read(result):
+                files[entry.rel] = [result.sha256]
+                file.writestr(_member(entry.rel), result.result)
+            else:
+                copied[entry.rel] = (entry.size, entry.mtime_ns)
+        for rel, data in (retained or {}).items():
+            file.writestr(_member(rel), data)
+        file.writestr(_member(None), json.dumps({"files": files, "copied": copied}))
+
+
+def _member(rel: str | None) -> zipfile.ZipInfo:
+    """A zip entry without a date, so that equal copies have equal archives."""
+    name = "manifest.json" if rel is None else f"files/{rel}".encode("utf-8", "backslashreplace").decode()
+    member = zipfile.ZipInfo(name)
+    member.compress_type = zipfile.ZIP_DEFLATED
+    return member
+
+
+def _refuse_clashes(entries: Sequence[Entry], place: Path) -> None:
+    """Names that differ in case only would overwrite each other where the file system does not tell them apart."""
+    seen: dict[str, str] = {}
+    for entry in entries:
+        other = seen.setdefault(entry.rel.casefold(), entry.rel)
+        if other != entry.rel and _ignores_case(place):
+            raise CopyError(f"{place}: the file system cannot hold both {other} and {entry.rel}")
+
+
+def _ignores_case(place: Path) -> bool:
+    folder = next(parent for parent in (place, *place.parents) if parent.is_dir())
+    with tempfile.NamedTemporaryFile(prefix=".mlu-migrate-Case-", dir=folder) as probe:
+        path = Path(probe.name)
+        return path.with_name(path.name.swapcase()).exists()
+
+
+def _sweep(place: Path) -> None:
+    """Remove what runs that were killed left half built beside the place."""
+    for path in _partials(place):
+        pid = path.name.rpartition("-")[2]
+        if pid.isdigit() and not _is_running(int(pid)):
+            _remove_tree(path)
+
+
+def _partials(place: Path) -> Iterator[Path]:
+    start = f".{place.name}.partial-"
+    with contextlib.suppress(OSError):
+        yield from [path for path in place.parent.iterdir() if path.name.startswith(start)]
+
+
+def _is_running(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _remove_tree(path: Path) -> None:
+    for folder, names, _ in os.walk(path):
+        for name in [".", *names]:
+            with contextlib.suppress(OSError):
+                os.chmod(os.path.join(folder, name), 0o700)
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,198 @@
+"""
+Answers about rules and about single lines: ``rules``, ``rule CODE``, ``why FILE:LINE``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import io
+import re
+import tokenize
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlu_migrate import suppress
+from mlu_migrate.model import FileResult, FileStatus, Finding, Safety
+from mlu_migrate.rule import Rule, all_rules
+from mlu_migrate.settings import Settings
+
+WORD = re.compile(r"cuda|nccl|nvtx|cudnn|cublas|nvidia|nvml|gpu", re.IGNORECASE)
+Migrate = Callable[[bytes, Settings], FileResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was decided about one finding on the line, and the reason, as a key of the catalogue with its fields."""
+
+    finding: Finding
+    key: str
+    fields: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """A CUDA-like word on the line that no rule has anything to say about. ``kind``: comment, string or name."""
+
+    word: str
+    column: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All there is to say about a line. ``failed`` is set where the file could not be migrated at all."""
+
+    code: str
+    verdicts: tuple[Verdict, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    failed: str | None = None
+
+
+def codes() -> list[str]:
+    """Codes of all rules."""
+    return [rule.code for rule in all_rules()]
+
+
+def catalogue() -> str:
+    """All rules: code, name, safety, number of fixtures (in a checkout of this project), first sentence of the page."""
+    rules = all_rules()
+    wide = max(len(rule.name) for rule in rules)
+    lines = []
+    for rule in rules:
+        count = fixtures(rule.code)
+        shown = "" if count is None else f"{count:4} "
+        lines.append(f"{rule.code}  {rule.name:{wide}}  {rule.safety.value:6} {shown} {_first_line(rule)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def page(code: str) -> str | None:
+    """The page of a rule, or None where there is no such rule. A name does as well as a code."""
+    for rule in all_rules():
+        if code.upper() == rule.code or code.lower() == rule.name:
+            head = f"{rule.code} {rule.name} ({rule.safety.value}, {rule.severity.value})"
+            topics = f"\nTopics: {', '.join(rule.topics)}\n" if rule.topics else ""
+            return f"{head}\n{'=' * len(head)}\n\n{inspect.getdoc(rule) or ''}\n{topics}"
+    return None
+
+
+def fixtures(code: str) -> int | None:
+    """How many cases the checkout has for a rule, or None where this is no checkout."""
+    folder = Path(__file__).parent.parent / "fixtures" / "rules"
+    if not folder.is_dir():
+        return None
+    own = folder / code
+    if not own.is_dir():
+        return 0
+    return sum(1 for path in own.rglob("*") if ".before." in path.name or ".noop." in path.name)
+
+
+def why(source: bytes, line: int, settings: Settings, migrate: Migrate) -> Answer:
+    """
+    What was decided for one line and why.
+
+    The file is migrated as the run would, and once more with everything switched on and ignore comments made inert,
+    so that what held a rule back can be named. Raises ValueError when there is no such line.
+    """
+    lines = _lines(source)
+    if not 1 <= line <= len(lines):
+        raise ValueError(f"there is no line {line}, the file has {len(lines)}")
+    real = migrate(source, settings)
+    if real.status is FileStatus.FAILED:
+        return Answer(lines[line - 1], failed=real.reason)
+    everything = dataclasses.replace(settings, select=(), ignore=(), extend_select=(), audit=True, kept=())
+    inert = migrate(_without_ignores(source), everything)
+    shield = suppress.parse(source, suppress.comments_of(source))
+    verdicts = [_verdict(finding, settings) for finding in real.findings if _touches(finding, line)]
+    known = {_identity(finding) for finding in real.findings}
+    for finding in inert.findings:
+        if not _touches(finding, line) or _identity(finding) in known or finding.code == suppress.CODE:
+            continue
+        if not settings.wants(finding.code):
+            verdicts.append(Verdict(finding, "why.off", {}))
+        elif shield.covers(finding.code, finding.line, finding.end_line):
+            verdicts.append(Verdict(finding, "why.comment", {}))
+        elif (finding.code, finding.line, finding.column) in settings.kept:
+            verdicts.append(Verdict(finding, "why.baseline", {}))
+        else:
+            verdicts.append(Verdict(finding, "why.audit", {}))
+    mentions = tuple(item for item in _mentions(source, line) if not _is_told(item, line, verdicts))
+    return Answer(lines[line - 1], tuple(verdicts), mentions)
+
+
+def _verdict(finding: Finding, settings: Settings) -> Verdict:
+    if finding.applied:
+        return Verdict(finding, "why.applied", {})
+    if finding.safety is Safety.UNSAFE and finding.edits and not settings.unsafe:
+        return Verdict(finding, "why.unsafe", {})
+    if finding.safety is Safety.MANUAL or not finding.edits:
+        return Verdict(finding, "why.manual", {})
+    return Verdict(finding, "why.overlap", {})
+
+
+def _touches(finding: Finding, line: int) -> bool:
+    return finding.cell is None and finding.line <= line <= finding.end_line
+
+
+def _identity(finding: Finding) -> tuple[object, ...]:
+    return finding.code, finding.line, finding.column, finding.end_line, finding.end_column, finding.message_id
+
+
+def _is_told(mention: Mention, line: int, verdicts: list[Verdict]) -> bool:
+    """Whether a finding already speaks of the place."""
+    for verdict in verdicts:
+        f = verdict.finding
+        after_start = (f.line, f.column) <= (line, mention.column)
+        before_end = (line, mention.column) < (f.end_line, f.end_column)
+        if after_start and before_end:
+            return True
+    return False
+
+
+def _without_ignores(source: bytes) -> bytes:
+    """The source with our comments made inert, byte for byte as long."""
+    return source.replace(b"mlu:", b"mlu;").replace(b"mlu-migrate:", b"mlu-migrate;")
+
+
+def _lines(source: bytes) -> list[str]:
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+        text = source.decode(encoding, "replace")
+    except (SyntaxError, LookupError):
+        text = source.decode("utf-8", "replace")
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
+
+
+def _mentions(source: bytes, line: int) -> list[Mention]:
+    found: list[Mention] = []
+    try:
+        for token in tokenize.tokenize(io.BytesIO(source).readline):
+            if not token.start[0] <= line <= token.end[0]:
+                continue
+            kind = _kind(tokenize.tok_name[token.type])
+            if kind is None:
+                continue
+            for offset, part in enumerate(token.string.split("\n")):
+                if token.start[0] + offset != line:
+                    continue
+                first = token.start[1] if offset == 0 else 0
+                found += [Mention(match[0], first + match.start() + 1, kind) for match in WORD.finditer(part)]
+    except (tokenize.TokenError, SyntaxError, UnicodeError, ValueError):
+        pass
+    return found
+
+
+def _kind(token: str) -> str | None:
+    return {
+        "COMMENT": "comment",
+        "STRING": "string",
+        "FSTRING_MIDDLE": "string",
+        "TSTRING_MIDDLE": "string",
+        "NAME": "name",
+    }.get(token)
+
+
+def _first_line(rule: Rule) -> str:
+    return (inspect.getdoc(rule) or "").strip().split("\n\n", 1)[0].replace("\n", " ")
