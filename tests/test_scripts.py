@@ -62,10 +62,16 @@ def load_programs() -> list[Program]:
 
 
 PROGRAMS = load_programs()
-ALL = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
-COMPARED = pytest.mark.parametrize(
-    "program", [program for program in PROGRAMS if program.same_losses], ids=lambda program: program.name
-)
+
+
+def each(programs: list[Program]) -> pytest.MarkDecorator:
+    """One case a program; those that are not quick are left to the nightly run."""
+    cases = [pytest.param(p, id=p.name, marks=() if p.facts["quick"] else pytest.mark.slow) for p in programs]
+    return pytest.mark.parametrize("program", cases)
+
+
+ALL = each(PROGRAMS)
+COMPARED = each([program for program in PROGRAMS if program.same_losses])
 
 
 @dataclass(frozen=True)
