@@ -25,8 +25,7 @@ class StringRule(Rule):
         if unit.is_docstring(node) or _inside_annotation_prose(unit, node):
             return
         if is_kept(unit, node):
-            yield self.found(unit, node, "sibling", safety=Safety.MANUAL, text=text)
-            return
+            return  # told as a whole by MLU005 or by the table's finding
         if _owned_elsewhere(unit, node):
             return
         use = unit.flow.of(node, self.kind)
@@ -100,13 +99,28 @@ class StringRule(Rule):
         end = unit.end(value)
         while unit.data[end : end + 1] == b")" and _closes(unit, node, end):
             end += 1
+        entry = self._new_literal(node, unit) + b": " + out
+        span = (unit.start(node), unit.end(value))
         own_line = unit.source.position(unit.start(node))[0] != unit.source.position(unit.start(table))[0]
         line = unit.source.line_of(unit.start(node))
         indent = unit.data[unit.source.starts[line - 1] : unit.start(node)]
-        multi = own_line and not indent.strip()
-        joint = b"," + unit.source.newline + indent if multi else b", "
-        span = (unit.start(node), unit.end(value))
-        return self.found(unit, span, "entry", Edit(end, end, joint + self._new_literal(node, unit) + b": " + out), why=use.why)
+        if own_line and not indent.strip():
+            after = _next_line(unit, end)
+            if after is not None:
+                return self.found(unit, span, "entry", Edit(after, after, indent + entry + b"," + unit.source.newline), why=use.why)
+            return self.found(unit, span, "entry", Edit(end, end, b"," + unit.source.newline + indent + entry), why=use.why)
+        return self.found(unit, span, "entry", Edit(end, end, b", " + entry), why=use.why)
+
+
+def _next_line(unit: Unit, end: int) -> int | None:
+    """Start of the next line if only a comma and a comment follow ``end`` on its own; None otherwise."""
+    line = unit.source.line_of(end)
+    if line >= len(unit.source.starts):
+        return None
+    rest = unit.data[end : unit.source.starts[line]].strip()
+    if not rest.startswith(b",") or (rest[1:].strip() and not rest[1:].strip().startswith(b"#")):
+        return None
+    return unit.source.starts[line]
 
 
 def _closes(unit: Unit, key: ast.expr, end: int) -> bool:

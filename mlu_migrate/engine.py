@@ -21,6 +21,7 @@ from mlu_migrate.project import ProjectFacts
 from mlu_migrate.settings import Settings
 from mlu_migrate.source import Source, SourceError
 from mlu_migrate.unit import Unit
+from mlu_migrate.vendors import supports_mlu
 
 ROUNDS = 5
 
@@ -33,8 +34,9 @@ def migrate(source: bytes, path: str, settings: Settings, facts: ProjectFacts | 
     """
     Migrate one Python file.
 
-    ``path`` is relative to the argument of the run, POSIX separators. ``facts`` is what is known of the project around it.
-    The result is FAILED with a reason, and without output, for a file that cannot be read, parsed or edited safely.
+    ``path`` is relative to the argument of the run, POSIX separators. ``facts`` is what is known of the project
+    around it. The result is FAILED with a reason, and without output, for a file that cannot be read, parsed or
+    edited safely.
     """
     if not mentions(source):
         return FileResult(path, FileStatus.UNCHANGED, source=source)
@@ -94,12 +96,17 @@ def comments_of(source: Source) -> list[tuple[int, str]]:
 
 def _migrate(source: Source, tree: ast.Module, path: str, settings: Settings, facts: ProjectFacts) -> FileResult:
     report: list[Finding] = []
-    current, back = source, []  # back: edits of the rounds so far, to map places to the input
+    current = source
+    back: list[list[Edit]] = []  # edits of the rounds so far, to map places to the input
     for number in range(ROUNDS):
         unit = Unit(current, tree, path, settings, facts)
         shield = suppress.parse(current.data, comments_of(current))
         found = [f for f in _deduplicate(rule.run(unit)) if settings.wants(f.code)]
+        if any(f.edits for f in found) and supports_mlu(unit):
+            found = [f.with_(safety=Safety.UNSAFE) if f.safety is Safety.SAFE else f for f in found]
         kept = [f for f in found if not shield.covers(f.code, f.line, f.end_line)]
+        if settings.kept:
+            kept = [f for f in kept if not _is_held(f, settings, current, source, back)]
         accepted, waiting = edit_tools.select(f for f in kept if _applies(f, settings))
         finishing = [f for r in rule.all_rules() for f in r.finish(unit, accepted) if settings.wants(f.code)]
         accepted += [f for f in finishing if _applies(f, settings)]
@@ -132,7 +139,15 @@ def _migrate(source: Source, tree: ast.Module, path: str, settings: Settings, fa
 
 
 def _applies(finding: Finding, settings: Settings) -> bool:
-    return bool(finding.edits) and (finding.safety is Safety.SAFE or (settings.unsafe and finding.safety is Safety.UNSAFE))
+    return bool(finding.edits) and (
+        finding.safety is Safety.SAFE or (settings.unsafe and finding.safety is Safety.UNSAFE)
+    )
+
+
+def _is_held(finding: Finding, settings: Settings, current: Source, source: Source, back: list[list[Edit]]) -> bool:
+    """Whether a baseline holds the finding, which is then neither reported nor rewritten."""
+    place = finding if current is source else _moved(finding, current, source, back)
+    return (place.code, place.line, place.column) in settings.kept
 
 
 def _deduplicate(findings: Iterable[Finding]) -> list[Finding]:

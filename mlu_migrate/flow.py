@@ -119,15 +119,13 @@ class Flow:
                         continue
                     if parent.attr in ("append", "extend", "add", "insert"):
                         return
-                    if parent.attr in ("startswith", "endswith"):
-                        yield from self._prefix(outer, kind)
-                        return
                     if parent.attr == "join":
                         yield Use(Proof.OTHER, "text", Shape.KEEP)
                     return
                 if parent.attr in ("type", "index"):
                     yield Use(Proof.SINK, f".{parent.attr}")
-                return
+                if parent.attr != "value":  # the value of an Enum member goes on
+                    return
             elif isinstance(parent, ast.Subscript):
                 if child is parent.slice:
                     yield self._index(parent, child, kind, depth)
@@ -144,6 +142,8 @@ class Flow:
                 if isinstance(compared, ast.Compare) and parent in compared.comparators:
                     yield self._membership(compared, kind, depth)
                     return
+                if isinstance(compared, (ast.Assign, ast.AnnAssign)) and isinstance(child, ast.Constant):
+                    yield from self._members(compared, kind, depth)
             elif isinstance(parent, ast.Dict):
                 yield self._dict(parent, child, kind, depth)
                 return
@@ -227,11 +227,15 @@ class Flow:
         if foreign:
             yield Use(Proof.OTHER, f"{foreign}", Shape.KEEP)
             return
-        known = kind.calls.get(name or "")
-        if known is not None:
-            yield Use(Proof.SINK, name or "") if known[0] == position else Use(Proof.OTHER, name or "", Shape.KEEP)
-            return
+        for one in sorted(self.unit.names.all_of(call.func)):  # `scope = autocast if half else nullcontext`
+            known = kind.calls.get(one)
+            if known is not None:
+                yield Use(Proof.SINK, one) if known[0] == position else Use(Proof.OTHER, one, Shape.KEEP)
+                return
         leaf = _leaf(call.func)
+        if leaf in _ASSERTS and position in (0, 1) and len(call.args) > 1:
+            yield self._holds(call.args[1 - position], kind, depth + 1)
+            return
         if kind.name == "device" and name and name.startswith(("torch.cuda.", "torch.mlu.")):
             yield Use(Proof.SINK, name)
             return
@@ -243,7 +247,11 @@ class Flow:
                 return
             yield from self._uses(call, kind, depth + 1)
             return
-        if leaf in sinks.PROSE:
+        if leaf in ("startswith", "removeprefix", "split", "partition", "replace", "count", "find", "index") and position == 0:
+            if isinstance(call.func, ast.Attribute):
+                yield self._holds(call.func.value, kind, depth + 1)
+            return
+        if leaf in sinks.PROSE or (leaf or "").endswith(("Error", "Exception", "Warning")):
             yield Use(Proof.OTHER, "message", Shape.KEEP)
             return
         if name in sinks.PATHS or leaf in ("joinpath", "Path", "CDLL", "import_module"):
@@ -287,13 +295,15 @@ class Flow:
         if leaf in ("add_argument", "option", "argument", "add_option", "DEFINE_string", "DEFINE_enum"):
             if word in ("default", "choices", "const", "type", "nargs", "flag_value"):
                 return self._option(call, kind, depth)
-            return Use(Proof.OTHER, "message", Shape.KEEP)
+            return Use(Proof.OTHER, "attribute name" if word == "dest" else "message", Shape.KEEP)
         if leaf in ("Field", "field", "Option", "Argument") and word in ("default", "default_factory"):
             return self._best(list(self._uses(call, kind, depth + 1)))
         known = kind.calls.get(name or "")
         if known is not None and known[1] == word:
             return Use(Proof.SINK, name or word)
-        if word in ("help", "metavar", "dest", "reason", "match", "msg", "desc", "description", "title", "label"):
+        if word == "dest":
+            return Use(Proof.OTHER, "attribute name", Shape.KEEP)
+        if word in ("help", "metavar", "reason", "match", "msg", "desc", "description", "title", "label"):
             return Use(Proof.OTHER, "message", Shape.KEEP)
         if kind.name == "device" and word in ("device", "map_location", "device_type"):
             return Use(Proof.SINK, f"{word}=")
@@ -326,10 +336,13 @@ class Flow:
                 if chosen is not None:
                     if (function_name, chosen) in facts.device_params:
                         yield Use(Proof.SINK, f"{function_name}({chosen})")
-                    elif sinks.says(kind, chosen):
+                        return
+                    if sinks.says(kind, chosen):
                         yield Use(Proof.NAMED, f"{function_name}({chosen})")
-                    return
-        if word is not None and leaf and kind.name == "device" and (leaf, word) in facts.device_params:
+                        return
+        if word is None and any(u.proof is Proof.SINK for u in self._uses(call, kind, depth + 1)):
+            yield Use(Proof.NAMED, f"passed through {leaf}()")  # x.to(pick("cuda:0"))
+        elif word is not None and leaf and kind.name == "device" and (leaf, word) in facts.device_params:
             yield Use(Proof.SINK, f"{leaf}({word})")
         elif leaf and word is None and sinks.says(kind, leaf):
             yield Use(Proof.NAMED, f"{leaf}()")
@@ -409,15 +422,26 @@ class Flow:
         held = self._holds(node.left, kind, depth + 1)
         return Use(held.proof, held.why, Shape.MEMBER, node) if held.proof else held
 
+    def _members(self, node: ast.Assign | ast.AnnAssign, kind: Kind, depth: int) -> Iterator[Use]:
+        """`DEVICES = ["cpu", "cuda"]` that is only asked `x in DEVICES`: it gains a member."""
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            loads = self._loads(target)
+            tests = [self.unit.parent(load) for load in loads]
+            asked = [
+                t
+                for t, load in zip(tests, loads)
+                if isinstance(t, ast.Compare) and load in t.comparators and isinstance(t.ops[0], (ast.In, ast.NotIn))
+            ]
+            if asked and len(asked) == len(loads):
+                for test in asked:
+                    yield self._membership(test, kind, depth)
+
     def _case(self, node: ast.MatchValue, kind: Kind, depth: int) -> Use:
         for outer in self.unit.ancestors(node):
             if isinstance(outer, ast.Match):
                 held = self._holds(outer.subject, kind, depth + 1)
                 return Use(held.proof, held.why, Shape.CASE, node) if held.proof else held
         return _NOTHING
-
-    def _prefix(self, call: ast.Call, kind: Kind) -> Iterator[Use]:
-        return iter(())
 
     def _index(self, node: ast.Subscript, child: ast.AST, kind: Kind, depth: int) -> Use:
         """`table["cuda"]`, `Literal["cpu", "cuda"]`."""
@@ -546,6 +570,8 @@ class Flow:
             loads = [a for a in self.unit.index.attributes.get(name, ()) if isinstance(a.ctx, ast.Load)]
         if sinks.says(kind, name) and name not in sinks._TOO_SHORT:
             yield Use(Proof.NAMED, f"named {name}")
+        elif sinks.says(kind, name):
+            yield Use(Proof.SIBLING, f"named {name}")
         elif sinks.says_other(kind, name):
             yield Use(Proof.OTHER, f"named {name}", Shape.KEEP)
         for load in loads:
@@ -663,6 +689,10 @@ class Flow:
         if leaf and (sinks.says(kind, leaf) or leaf in sinks._TOO_SHORT):
             return Use(Proof.SINK, ".type")
         return Use(Proof.SIBLING, ".type") if held.proof is not Proof.OTHER else held
+
+
+# unittest and friends: both arguments are compared
+_ASSERTS = frozenset(("assertEqual", "assertNotEqual", "assert_equal", "assertEquals", "assertIs", "eq_", "assertIn", "assertNotIn"))
 
 
 def _leaf(node: ast.AST) -> str | None:

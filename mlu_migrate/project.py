@@ -129,8 +129,7 @@ class Collector:
             self.entries.append(path)
         if b"torch_mlu" in data:
             self.provides.add(module)
-        if b"device" in data or b".to(" in data:
-            self._sinks(source, spans)
+        self._sinks(source, spans)
 
     def _body(self, body: list[ast.stmt], module: str, package: bool, spans: list[tuple[int, int, str, tuple[str, ...]]]) -> None:
         bound = self.bound[module]

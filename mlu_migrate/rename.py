@@ -41,14 +41,16 @@ def target(name: str, release: str) -> Target | None:
         rest = parts[cut:]
         if rest and head in _NAMESPACES:
             return Target(None, None, name)  # a name below a namespace that the table does not know
+        if row.mlu == head and not head.startswith(FAMILIES):
+            return None  # same name; what differs is not a matter of names
         if row.status == "missing" or not row.exists_in(release):
             return Target(None, row, head)
         if head.startswith("torch._C") or (row.status == "semantic-difference" and row.policy != "edit"):
             return Target(None, row, head)
         if row.mlu == head:
-            return None if row.status == "same" else Target(None, row, head) if row.name.startswith(FAMILIES) else None
+            return None if row.status == "same" else Target(None, row, head)
         return Target(".".join([row.mlu, *rest]), row, head)
-    if name.startswith(FAMILIES):
+    if name.startswith((*FAMILIES, "torch._C._cuda", "torch._C._nccl", "torch._C._Cuda")):
         return Target(None, None, name)
     return None
 

@@ -118,7 +118,7 @@ def says(kind: Kind, name: str) -> bool:
     """Whether a variable, key, parameter or option name says that its value is a device (or a backend)."""
     name = name.lstrip("-").replace("-", "_")
     if kind.name == "backend":
-        return _BACKEND_NAME.search(name.lower()) is not None
+        return _BACKEND_NAME.search(name.lower()) is not None and not says_other(kind, name)
     if _NOT_DEVICE_NAME.search(name.lower()):
         return False
     return _DEVICE_NAME.search(name) is not None or _DEVICE_NAME.search(name.lower()) is not None

@@ -93,6 +93,9 @@ class Unit:
         at = whole.find(old)
         if at < 0 or isinstance(node, ast.JoinedStr):
             return None
+        if node.lineno == node.end_lineno and whole == old:
+            quote = self.data[pieces[0].end : pieces[0].end + 1]
+            return (Edit(self.start(node), self.end(node), quote + new.encode("utf-8") + quote),)
         edits: list[Edit] = []
         position, left, text = 0, len(old), new.encode("utf-8")
         for piece in pieces:

@@ -11,7 +11,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-from mlu_migrate.flow import Shape
+from mlu_migrate.flow import Proof, Shape
 from mlu_migrate.sinks import DEVICE
 from mlu_migrate.unit import Unit
 
@@ -21,7 +21,7 @@ _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A subtree whose CUDA words stay. ``why``: "entry" of a dispatch table, or "sibling" beside an existing mlu branch."""
+    """A subtree whose CUDA words stay. ``why``: "entry" of a dispatch table, "sibling" beside an existing mlu branch, "tied" to a text that stays."""
 
     node: ast.AST
     why: str
@@ -31,7 +31,7 @@ def kept(unit: Unit) -> list[Kept]:
     """All such subtrees of a file; computed once a file."""
     found = unit.memo.get("vendors.kept")
     if found is None:
-        found = [*_tables(unit), *_ladders(unit), *_groups(unit)]
+        found = [*_tables(unit), *_ladders(unit), *_groups(unit), *_tied(unit)]
         unit.memo["vendors.kept"] = found
         unit.memo["vendors.nodes"] = {k.node for k in found}
     return found  # type: ignore[return-value]
@@ -58,6 +58,22 @@ def _tables(unit: Unit) -> list[Kept]:
     return out
 
 
+def _tied(unit: Unit) -> list[Kept]:
+    """`suffix = "cuda" if torch.cuda.is_available() else "cpu"` for a file name: the question stays with its answer."""
+    out: list[Kept] = []
+    for node in unit.index.nodes[ast.IfExp]:
+        value = node.body
+        if isinstance(value, ast.Constant) and _names_device(value.value) and unit.flow.asks_availability(node.test):
+            if unit.flow.of(value, DEVICE).proof is Proof.OTHER:
+                out.append(Kept(node.test, "tied"))
+    for branch in unit.index.nodes[ast.If]:
+        only = branch.body[0] if len(branch.body) == 1 else None
+        if isinstance(only, (ast.Assign, ast.Return)) and isinstance(only.value, ast.Constant) and _names_device(only.value.value):
+            if unit.flow.asks_availability(branch.test) and unit.flow.of(only.value, DEVICE).proof is Proof.OTHER:
+                out.append(Kept(branch.test, "tied"))
+    return out
+
+
 def _groups(unit: Unit) -> list[Kept]:
     """Tuples, lists and sets that hold both words, and match cases beside an mlu case."""
     out: list[Kept] = []
@@ -80,6 +96,10 @@ def _is_cuda(value: object) -> bool:
     return isinstance(value, str) and (value in ("cuda", "nccl") or value.startswith("cuda:"))
 
 
+def _names_device(value: object) -> bool:
+    return isinstance(value, str) and DEVICE.text.fullmatch(value) is not None
+
+
 def _is_mlu(value: object) -> bool:
     return isinstance(value, str) and (value in ("mlu", "cncl") or value.startswith("mlu:"))
 
@@ -96,7 +116,7 @@ def _ladders(unit: Unit) -> list[Kept]:
             rungs.append((current.test, current.body))
             rest = current.orelse
             current = rest[0] if len(rest) == 1 and isinstance(rest[0], ast.If) else None
-        if any(_mentions(t, _MLU) and not _mentions(t, _CUDA) for t, _ in rungs):
+        if any(_mentions(t, _MLU) and not _mentions(t, _CUDA) for t, _ in rungs) and any(_mentions(t, _CUDA) for t, _ in rungs):
             for test, body in rungs:
                 if _mentions(test, _CUDA):
                     out += [Kept(test, "sibling"), *(Kept(s, "sibling") for s in body)]
@@ -125,3 +145,12 @@ def _mentions(node: ast.AST, words: re.Pattern[str]) -> bool:
         if text is not None and words.search(text):
             return True
     return False
+
+
+def supports_mlu(unit: Unit) -> bool:
+    """Whether the file chooses between CUDA and MLU itself: a ladder of conditions with a branch for each."""
+    found = unit.memo.get("vendors.supports")
+    if found is None:
+        found = bool(_ladders(unit))
+        unit.memo["vendors.supports"] = found
+    return bool(found)

@@ -62,7 +62,8 @@ class NoCounterpart(Rule):
             return
         row = found.row
         if row is None:
-            yield self.found(unit, node, "unknown", severity=Severity.WARNING, cuda=name)
+            kind = "private_unknown" if name.startswith("torch._C") else "unknown"
+            yield self.found(unit, node, kind, severity=Severity.WARNING, cuda=name)
         elif row.status == "missing":
             severity = Severity.WARNING if name.startswith("torch._C") else Severity.ERROR
             yield self.found(unit, node, "missing", severity=severity, cuda=found.known, note=row.note or "-", source=row.source)
@@ -73,6 +74,8 @@ class NoCounterpart(Rule):
             yield self.found(
                 unit, node, "private", severity=Severity.WARNING, cuda=found.known, mlu=row.mlu, source=row.source
             )
+        elif row.mlu == found.known:
+            yield self.found(unit, node, "same_name", severity=Severity.INFO, cuda=row.mlu, note=row.note or "-", source=row.source)
         else:
             yield self.found(
                 unit, node, "differs", severity=Severity.WARNING, cuda=found.known, mlu=row.mlu, note=row.note or "-",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
-from mlu_migrate.vendors import kept
+from mlu_migrate.vendors import kept, supports_mlu
 
 
 class VendorBranch(Rule):
@@ -30,7 +30,7 @@ class VendorBranch(Rule):
     At the CUDA branch: it was left, an mlu branch stands beside it.
 
     ## Left alone
-    Everything in such a branch.
+    Everything in such a branch. Other edits in a file that chooses between CUDA and MLU itself become unsafe: it may run as it is.
 
     ## Source
     Several vendors' branches in one file are common: 437 of 3,806 files with CUDA semantics in 78 public projects.
@@ -44,9 +44,11 @@ class VendorBranch(Rule):
 
     def visit_file(self, unit: Unit) -> Iterable[Finding]:
         """One finding a kept branch."""
-        if b"mlu" not in unit.data:
-            return
+        if supports_mlu(unit):
+            yield self.found(unit, (0, len(unit.source.line_bytes(1).rstrip())), "file", safety=Safety.MANUAL)
         for item in kept(unit):
+            if item.why == "tied":
+                yield self.found(unit, item.node, "tied", safety=Safety.MANUAL, severity=Severity.WARNING)
             if item.why == "sibling" and hasattr(item.node, "lineno"):
                 text = unit.data[unit.start(item.node) : unit.end(item.node)]
                 if b"cuda" in text or b"nccl" in text:
