@@ -9,7 +9,7 @@ from mlu_migrate.configs.document import Document
 from mlu_migrate.model import Confidence, Safety, Severity
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_PIN = re.compile(r"={1,3}\s*v?(\d+\.\d+)")
+_BOUND = re.compile(r"(?P<sign>[<>~!=]=|===|[<>=^])\s*v?(?P<version>\d+\.\d+)")
 _CHANNEL = re.compile(r"^[\w./-]+::")
 _REPOSITORY = re.compile(r"/([\w.-]+?)(?:\.git)?(?:[@#?].*)?$")
 _REPOSITORY_NAMES = {"flash-attention": "flash-attn", "transformerengine": "transformer-engine", "mamba": "mamba-ssm"}
@@ -92,19 +92,34 @@ def index(doc: Document, start: int, end: int) -> bool:
 def _torch(doc: Document, start: int, name_end: int, end: int, name: str, row: words.PackageRow) -> None:
     release = doc.settings.torch_mlu
     args = {"package": name, "release": release, "instead": row.instead}
-    pin = _PIN.search(doc.text[name_end:end])
     if name.lower() not in ("torch", "pytorch"):
         doc.add("MLU605", "torch-family", start, name_end, severity=Severity.INFO, args=args)
-    elif pin is None:
+        return
+    asked = doc.text[name_end:end]
+    bounds = [(m["sign"], m["version"]) for m in _BOUND.finditer(asked)]
+    if not _allows(bounds, release):
+        doc.add("MLU605", "torch-pinned", start, end, args={**args, "asked": asked.strip()})
+    elif not any(sign in ("=", "==", "===") for sign, _ in bounds):
         doc.add("MLU605", "torch-open", start, name_end, severity=Severity.INFO, args=args)
-    elif pin[1] != release:
-        doc.add("MLU605", "torch-pinned", start, end, args={**args, "pinned": pin[1]})
+
+
+def _allows(bounds: list[tuple[str, str]], release: str) -> bool:
+    """Whether some version of the release series ``2.4`` can satisfy the bounds; signs that are not known do."""
+    wanted = tuple(int(part) for part in release.split("."))
+    for sign, text in bounds:
+        version = tuple(int(part) for part in text.split("."))
+        if sign in ("=", "==", "===") and version != wanted:
+            return False
+        if sign in (">=", ">") and version > wanted or sign in ("<", "<=") and version < wanted:
+            return False
+        if sign == "<" and version == wanted or sign in ("~=", "^") and version[0] != wanted[0]:
+            return False
+    return True
 
 
 def _right_torch(doc: Document, text: str) -> bool:
     """Whether the version that is asked for is the one the release needs, or none is."""
-    pin = _PIN.search(text)
-    return pin is None or pin[1] == doc.settings.torch_mlu
+    return _allows([(m["sign"], m["version"]) for m in _BOUND.finditer(text)], doc.settings.torch_mlu)
 
 
 def _wheel_tag(doc: Document, start: int, end: int, package: str, *, cpu: bool) -> None:

@@ -7,6 +7,7 @@ the page as text, never as markup. The page allows itself no connection to anywh
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ def data(run: RunResult, lang: str, labels: Mapping[str, Any]) -> dict[str, Any]
     for file in run.files:
         for finding, mark in numbered(file.findings):
             if not finding.applied:
-                items.append(_item(finding, mark, reasons, lang))
+                items.append(_item(file, finding, mark, reasons, lang))
     spent = 0
     files = []
     for file in run.files:
@@ -97,7 +98,8 @@ def _reason(finding: Finding, reasons: dict[tuple[str, str, str], int], lang: st
     return reasons.setdefault((f"{finding.code} {finding.name}", shown(message), shown(hint)), len(reasons))
 
 
-def _item(finding: Finding, mark: str, reasons: dict[tuple[str, str, str], int], lang: str) -> list[Any]:
+def _item(file: FileResult, finding: Finding, mark: str, reasons: dict[tuple[str, str, str], int], lang: str) -> list[Any]:
+    before, after = _in_line(file, finding)
     where = str(finding.line) if finding.cell is None else f"[{finding.cell}] {finding.line}"
     return [
         _reason(finding, reasons, lang),
@@ -105,10 +107,26 @@ def _item(finding: Finding, mark: str, reasons: dict[tuple[str, str, str], int],
         finding.safety.value,
         printable(finding.path),
         where,
-        _snippet(finding.before),
-        _snippet(finding.after) if finding.edits else "",
+        _snippet(before),
+        _snippet(after) if finding.edits else "",
         mark,
     ]
+
+
+def _in_line(file: FileResult, finding: Finding) -> tuple[str, str]:
+    """Before and after with the rest of their line, where the finding lies in one line of the file."""
+    if finding.cell is None and finding.line == finding.end_line:
+        lines = _lines_of(file.source)
+        line = lines[finding.line - 1] if finding.line <= len(lines) else ""
+        left, right = line[: finding.column - 1], line[finding.end_column - 1 :]
+        if line == f"{left}{finding.before}{right}":
+            return line.strip(), f"{left}{finding.after}{right}".strip()
+    return finding.before, finding.after
+
+
+@functools.lru_cache(maxsize=4)
+def _lines_of(source: bytes) -> list[str]:
+    return source.decode("utf-8-sig", "replace").splitlines()
 
 
 def _snippet(text: str) -> str:
