@@ -103,6 +103,7 @@ def _flags() -> list[str]:
         "-fPIC",
         "-fvisibility=hidden",
         "-fno-plt",
+        "-DAT_PER_OPERATOR_HEADERS",
         "-Wall",
         "-Wno-unused-function",
         "-Wno-unknown-pragmas",

@@ -1,6 +1,7 @@
 #include "allocator.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/flat_hash_map.h>
 #include <c10/util/llvmMathExtras.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -15,6 +16,7 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "device.h"
 
@@ -147,11 +149,27 @@ class Card {
       stats_.oversize_allocations.increase(1);
     }
     trace("alloc", block->address, wanted, stream);
+    live_[block->address] = block;
     return block;
   }
 
-  void give(Block* block) {
+  bool owns(void* address) {
     std::lock_guard<std::mutex> lock(mutex_);
+    return live_.find(static_cast<char*>(address)) != live_.end();
+  }
+
+  size_t size_of(void* address) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = live_.find(static_cast<char*>(address));
+    return found == live_.end() ? 0 : found->second->size;
+  }
+
+  void give(void* address) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = live_.find(static_cast<char*>(address));
+    TORCH_INTERNAL_ASSERT(found != live_.end(), "memory freed twice, or not of this card");
+    Block* block = found->second;
+    live_.erase(found);
     Pool& pool = *block->pool;
     trace("free_requested", block->address, block->requested, block->stream);
     block->allocated = false;
@@ -414,7 +432,7 @@ class Card {
       ++stats_.num_alloc_retries;
       release_cached();
     }
-    if (warm_free_ > kWarmBytes) {
+    if (warm_free_ > static_cast<int64_t>(kWarmBytes)) {
       cool();
     }
     void* memory = MAP_FAILED;
@@ -557,6 +575,7 @@ class Card {
   Pool large_{false};
   std::map<PoolId, std::unique_ptr<PrivatePool>> private_;
   std::set<PoolId> dying_;
+  ska::flat_hash_map<char*, Block*> live_;
   std::set<Block*> segments_;  // first block of every segment
   DeviceStats stats_;
   int64_t warm_free_ = 0;
@@ -591,16 +610,35 @@ std::array<Card, kMaxCards>& all_cards() {
   return *cards;
 }
 
-void free_block(void* context) {
-  auto* block = static_cast<Block*>(context);
-  const int card = block->card;
+// The context of a block is its address (torch's raw_allocate relies on that), so each card has a deleter of its own.
+template <int card>
+void free_on(void* address) {
+  auto& owner = all_cards()[card];
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
-    const auto now = stats(card);
+    const auto now = owner.stats();
+    const auto size = owner.size_of(address);
     c10::reportMemoryUsageToProfiler(
-        block->address, -static_cast<int64_t>(block->size), now.allocated_bytes[0].current - block->size,
-        now.reserved_bytes[0].current, c10::Device(kMlu, card));
+        address, -static_cast<int64_t>(size), now.allocated_bytes[0].current - size, now.reserved_bytes[0].current,
+        c10::Device(kMlu, card));
   }
-  all_cards()[card].give(block);
+  owner.give(address);
+}
+
+template <int... cards>
+constexpr std::array<c10::DeleterFnPtr, sizeof...(cards)> deleters_of(std::integer_sequence<int, cards...>) {
+  return {&free_on<cards>...};
+}
+
+constexpr auto kDeleters = deleters_of(std::make_integer_sequence<int, kMaxCards>());
+
+// The card whose deleter this is, or -1.
+int card_of_deleter(c10::DeleterFnPtr deleter) {
+  for (int card = 0; card < kMaxCards; ++card) {
+    if (kDeleters[card] == deleter) {
+      return card;
+    }
+  }
+  return -1;
 }
 
 thread_local int cpu_memory_from = -1;
@@ -620,11 +658,11 @@ class CpuAllocator final : public c10::Allocator {
   }
 
   bool is_simple_data_ptr(const c10::DataPtr& data) const override {
-    return data.get_deleter() == &free_block || usual_->is_simple_data_ptr(data);
+    return is_block(data) || usual_->is_simple_data_ptr(data);
   }
 
   c10::DeleterFnPtr raw_deleter() const override {
-    return usual_->raw_deleter();
+    return &free_raw;
   }
 
   void copy_data(void* to, const void* from, size_t bytes) const override {
@@ -632,10 +670,22 @@ class CpuAllocator final : public c10::Allocator {
   }
 
  private:
+  static void free_raw(void* address);
+
   c10::Allocator* usual_;
 };
 
 CpuAllocator* installed = nullptr;
+
+void CpuAllocator::free_raw(void* address) {
+  for (int card = 0; card < card_count(); ++card) {
+    if (all_cards()[card].owns(address)) {
+      all_cards()[card].give(address);
+      return;
+    }
+  }
+  installed->usual_->raw_deleter()(address);
+}
 
 class CardAllocator : public c10::DeviceAllocator {
  public:
@@ -645,10 +695,10 @@ class CardAllocator : public c10::DeviceAllocator {
     return allocate_on(card_ < 0 ? current_card() : card_, bytes);
   }
   bool is_simple_data_ptr(const c10::DataPtr& data) const override {
-    return data.get_deleter() == &free_block;
+    return is_block(data);
   }
   c10::DeleterFnPtr raw_deleter() const override {
-    return nullptr;
+    return card_ < 0 ? nullptr : kDeleters[card_];
   }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
@@ -722,16 +772,16 @@ c10::DataPtr allocate_on(int card, size_t bytes) {
         block->address, static_cast<int64_t>(block->size), now.allocated_bytes[0].current,
         now.reserved_bytes[0].current, device);
   }
-  return c10::DataPtr(block->address, block, &free_block, device);
+  return c10::DataPtr(block->address, block->address, kDeleters[card], device);
 }
 
 bool is_block(const c10::DataPtr& data) {
-  return data.get_deleter() == &free_block;
+  return card_of_deleter(data.get_deleter()) >= 0;
 }
 
 size_t block_size(const c10::DataPtr& data) {
-  auto* block = data.cast_context<Block>(&free_block);
-  return block ? block->size : 0;
+  const int card = card_of_deleter(data.get_deleter());
+  return card < 0 ? 0 : all_cards()[card].size_of(data.get());
 }
 
 void record_stream_use(const c10::DataPtr& data, int64_t stream) {

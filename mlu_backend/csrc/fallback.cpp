@@ -225,17 +225,33 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-}
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
-}
-TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+
+// Composite kernels stand before a fallback, and for sparse, compressed, quantised and nested tensors they are often the
+// wrong ones: wherever the CPU has a kernel for such a layout, the card's is the boxed one.
+void register_layouts() {
+  using c10::DispatchKey;
+  constexpr std::pair<DispatchKey, DispatchKey> kLayouts[] = {
+      {DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1},
+      {DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1},
+      {DispatchKey::QuantizedCPU, DispatchKey::QuantizedPrivateUse1},
+      {DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1}};
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const auto names = dispatcher.getAllOpNames();
+  for (const auto& [cpu, card] : kLayouts) {
+    auto* rest = new torch::Library(torch::Library::IMPL, "_", card, __FILE__, __LINE__);
+    rest->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    auto* named = new torch::Library(torch::Library::IMPL, "aten", card, __FILE__, __LINE__);
+    for (const auto& name : names) {
+      if (name.name.rfind("aten::", 0) != 0) {
+        continue;
+      }
+      const auto op = dispatcher.findOp(name);
+      if (op.has_value() && op->hasSchema() && op->hasKernelForDispatchKey(cpu)) {
+        const auto plain = c10::toString(name).substr(6);
+        named->impl(plain.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+      }
+    }
+  }
 }
 
 }  // namespace mlu

@@ -5,6 +5,8 @@
 
 namespace mlu {
 
+void register_layouts();
+
 // Operators the card has kernels for. Others warn once, or raise when the switch is off.
 void set_card_operators(std::vector<std::string> names);
 void set_fallback_allowed(bool allowed);
