@@ -255,47 +255,55 @@ def _follow(bound: dict[str, dict[str, str]], module: str, name: str, depth: int
     return target
 
 
+_OWN = frozenset(("cuda", "is_cuda", "mlu", "is_mlu", "to"))
+
+
 def _classes(raw: list[tuple[str, str, tuple[str, ...], frozenset[str]]]) -> dict[str, tuple[ClassFact, ...]]:
     by_name: dict[str, list[tuple[str, str, tuple[str, ...], frozenset[str]]]] = {}
     for item in raw:
         by_name.setdefault(item[1], []).append(item)
+    kinds: dict[str, str] = {}
+    methods_of: dict[str, frozenset[str]] = {}
 
-    def kind(name: str, depth: int) -> str:
+    def kind(name: str) -> str:
         leaf = name.rpartition(".")[2]
         if leaf in _MODULE_BASES or leaf.endswith("Module"):
             return "module"
         if leaf == "object":
             return "plain"
-        known = by_name.get(leaf)
-        if not known or depth > 8:
+        if leaf not in by_name:
             return "plain" if leaf in _PLAIN else "unknown"
-        return joined([b for k in known for b in k[2]], depth)
+        if leaf not in kinds:
+            kinds[leaf] = "unknown"  # what a cycle of bases sees
+            kinds[leaf] = joined([b for k in by_name[leaf] for b in k[2]])
+        return kinds[leaf]
 
-    def joined(bases: list[str], depth: int) -> str:
-        kinds = {kind(b, depth + 1) for b in bases} or {"plain"}
-        return "module" if "module" in kinds else "unknown" if "unknown" in kinds else "plain"
+    def joined(bases: list[str]) -> str:
+        found = {kind(b) for b in bases} or {"plain"}
+        return "module" if "module" in found else "unknown" if "unknown" in found else "plain"
+
+    def inherited(leaf: str) -> frozenset[str]:
+        if leaf not in methods_of:
+            methods_of[leaf] = frozenset()
+            own: frozenset[str] = frozenset()
+            for _, _, bases, methods in by_name.get(leaf, ()):
+                own |= methods & _OWN
+                for base in bases:
+                    own |= inherited(base.rpartition(".")[2])
+            methods_of[leaf] = own
+        return methods_of[leaf]
 
     out: dict[str, list[ClassFact]] = {}
     for module, name, bases, methods in raw:
-        inherited = _inherited(by_name, bases, 0)
-        interesting = (methods | inherited) & {"cuda", "is_cuda", "mlu", "is_mlu"}
-        if interesting:
-            own = methods & {"cuda", "is_cuda", "mlu", "is_mlu", "to"} | inherited
-            out.setdefault(name, []).append(ClassFact(module, name, joined(list(bases), 0), own, bases))
+        above: frozenset[str] = frozenset()
+        for base in bases:
+            above |= inherited(base.rpartition(".")[2])
+        if (methods | above) & (_OWN - {"to"}):
+            out.setdefault(name, []).append(ClassFact(module, name, joined(list(bases)), methods & _OWN | above, bases))
     return {n: tuple(f) for n, f in out.items()}
 
 
 _PLAIN = frozenset("Dataset IterableDataset Enum IntEnum NamedTuple ABC Protocol Generic dict list tuple str int UserDict".split())
-
-
-def _inherited(by_name: dict[str, list[tuple[str, str, tuple[str, ...], frozenset[str]]]], bases: tuple[str, ...], depth: int) -> frozenset[str]:
-    out: frozenset[str] = frozenset()
-    for base in bases:
-        for _, _, above, methods in by_name.get(base.rpartition(".")[2], []):
-            out |= methods & {"cuda", "is_cuda", "mlu", "is_mlu", "to"}
-            if depth < 8:
-                out |= _inherited(by_name, above, depth + 1)
-    return out
 
 
 def _absolute(module: str, target: str, level: int, package: bool) -> str:

@@ -79,7 +79,7 @@ FOREIGN = frozenset(
     "faster_whisper vllm sglang horovod openmm llama_cpp dgl mlx cugraph".split()
 )
 
-OTHER_DEVICES = frozenset("cpu mps xpu npu hpu xla meta musa ipu tpu rocm hip vulkan opengl cpu:0 auto gpu privateuseone".split())
+OTHER_DEVICES = frozenset("cpu mps xpu npu hpu xla meta musa ipu cpu:0 privateuseone".split())
 
 _DEVICE_NAME = re.compile(
     r"(^|_)(device|dev|devices|devs|device_?type|device_?name|device_?str|device_?string|map_?location|device_?map|accelerator_type"
