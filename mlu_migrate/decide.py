@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
+from mlu_migrate import sinks
 from mlu_migrate.flow import Proof, Shape, Use
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.rename import mapped, spell
 from mlu_migrate.rule import Rule
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import Unit, argument
@@ -73,8 +75,6 @@ class StringRule(Rule):
 
     def _entry(self, node: ast.expr, unit: Unit, use: Use) -> Finding:
         """A dispatch table: the entry is repeated for mlu, with the CUDA words of its value renamed."""
-        from mlu_migrate.rename import mapped
-
         table = unit.parent(node)
         assert isinstance(table, ast.Dict)
         value = next(v for k, v in zip(table.keys, table.values) if k is node)
@@ -83,13 +83,14 @@ class StringRule(Rule):
         for inner in ast.walk(value):
             name = unit.name(inner) if isinstance(inner, ast.Attribute) else None
             if name is not None and name.startswith("torch.") and mapped(name, unit.settings.torch_mlu) != name:
-                from mlu_migrate.rename import spell
-
                 outer = unit.parent(inner)
                 if not (isinstance(outer, ast.Attribute) and unit.name(outer)):
                     edits += spell(unit, inner, name, mapped(name, unit.settings.torch_mlu)) or ()
-            elif isinstance(inner, ast.Constant) and isinstance(inner.value, str) and self.kind.text.fullmatch(inner.value):
-                edits += self.spelled(inner, inner.value, unit) or ()
+            elif isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                if sinks.DEVICE.text.fullmatch(inner.value):
+                    edits += unit.replace_in_string(inner, "cuda", "mlu") or ()
+                elif inner.value in ("nccl", "NCCL"):
+                    edits += unit.replace_in_string(inner, inner.value, "cncl") or ()
         base = unit.start(value)
         out, position = b"", 0
         for edit in sorted(edits):

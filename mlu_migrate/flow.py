@@ -575,6 +575,9 @@ class Flow:
         elif sinks.says_other(kind, name):
             yield Use(Proof.OTHER, f"named {name}", Shape.KEEP)
         for load in loads:
+            test = self.unit.parent(load)
+            if isinstance(test, ast.Compare) and len(test.comparators) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+                yield from self._siblings([test.left, *test.comparators], kind)  # `if kind == "cpu"` elsewhere
             for use in self._uses(load, kind, depth):
                 # The shape belongs to the place of use, not to the literal that flows there.
                 yield Use(use.proof, use.why, Shape.REPLACE if use.shape is not Shape.KEEP else use.shape)
