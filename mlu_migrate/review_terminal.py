@@ -73,7 +73,7 @@ def _screen(
     asked = [n for n, h in enumerate(hunks) if not h.follows]
     where = _label("where", lang, number=asked.index(state.cursor) + 1, all=len(asked), open=left(hunks, state))
     paper.line()
-    paper.line(f"{where}  {printable(hunk.path)}", "bold")
+    paper.wrapped(f"{where} {printable(hunk.path)}", style="bold")
     old = [shown(line.rstrip("\r\n")) for line in _text_lines(run.files[hunk.file].source)]
     new = [shown(line.rstrip("\r\n")) for line in _text_lines(run.files[hunk.file].output or b"")]
     for span in hunk.spans:
@@ -81,9 +81,9 @@ def _screen(
         for line in old[max(0, span.old_start - CONTEXT) : span.old_start]:
             paper.line(f"  {line}", "dim")
         for line in old[span.old_start : span.old_end]:
-            paper.line(f"- {line}", "red")
+            paper.raw(paper.style(f"- {line}", "red"))
         for line in new[span.new_start : span.new_end]:
-            paper.line(f"+ {line}", "green")
+            paper.raw(paper.style(f"+ {line}", "green"))
         for line in old[span.old_end : span.old_end + CONTEXT]:
             paper.line(f"  {line}", "dim")
     for finding in hunk.findings:
@@ -103,7 +103,7 @@ def _screen(
     if state.help:
         for key in ("y", "n", "a", "d", "f", "x", "u", "j", "k", "e", "w", "q"):
             paper.line(f"  {key}  {_label(f'key_{key}', lang)}")
-    paper.line(_label("prompt", lang), "bold")
+    paper.wrapped(_label("prompt", lang), style="bold")
 
 
 def _all_decided(paper: Paper, hunks: Sequence[Hunk], state: State, lang: str) -> None:
@@ -112,7 +112,7 @@ def _all_decided(paper: Paper, hunks: Sequence[Hunk], state: State, lang: str) -
     files = len({h.file for h, d in zip(hunks, state.decisions, strict=True) if d is Decision.ACCEPT})
     paper.line()
     paper.line(_label("decided", lang, accepted=accepted, rejected=rejected, files=files), "bold")
-    paper.line(_label("end_prompt", lang), "bold")
+    paper.wrapped(_label("end_prompt", lang), style="bold")
 
 
 def _text_lines(data: bytes) -> list[str]:

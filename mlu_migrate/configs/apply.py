@@ -61,8 +61,11 @@ def distinct(findings: list[Finding]) -> list[Finding]:
 def choose(doc: Document, findings: list[Finding]) -> list[Finding]:
     """The findings whose edits are written: wanted by the settings, without overlaps, groups whole or not at all."""
     write = doc.settings.configs == "write"
+    held = set(doc.settings.kept)
     wanted = []
     for f in findings:
+        if (f.code, f.line, f.column) in held:
+            continue
         safe = f.safety is Safety.SAFE and (write or (f.code in LAUNCH and not doc.prose))
         unsafe = f.safety is Safety.UNSAFE and write and doc.settings.unsafe
         if f.edits and (safe or unsafe):

@@ -32,7 +32,14 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
     if row.mlu is None:
         severity = Severity(row.severity)
         message = "missing" if row.advice else "missing-plain"
-        doc.add("MLU601", message, start, end, severity=severity, args={"name": name, "advice": row.advice})
+        doc.add(
+            "MLU601",
+            message,
+            start,
+            end,
+            severity=severity,
+            args={"name": name, "advice": row.advice, "advice_zh": row.advice_zh},
+        )
         return
     args = {"name": name, "mlu": row.mlu, "release": doc.settings.torch_mlu}
     if doc.settings.torch_mlu not in row.releases:
@@ -60,6 +67,7 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
         "renamed",
         start,
         end,
+        severity=Severity.INFO if safe else Severity.WARNING,
         safety=Safety.SAFE if safe else Safety.UNSAFE,
         confidence=Confidence.HIGH if safe else Confidence.MEDIUM,
         args=args,
@@ -95,6 +103,7 @@ def device(doc: Document, start: int, end: int, key: str | None) -> None:
         "device" if sure else "unknown-key",
         start,
         end,
+        severity=Severity.INFO if sure else Severity.WARNING,
         safety=Safety.SAFE if sure else Safety.UNSAFE,
         confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
         args={"key": key or "", "value": doc.text[start:end]},
@@ -117,6 +126,7 @@ def backend(doc: Document, start: int, end: int, key: str | None) -> None:
         "backend" if sure else "unknown-key",
         start,
         end,
+        severity=Severity.INFO if sure else Severity.WARNING,
         safety=Safety.SAFE if sure else Safety.UNSAFE,
         confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
         args={"key": key or "", "value": value},

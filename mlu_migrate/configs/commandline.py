@@ -41,11 +41,18 @@ _TAKES_VALUE = frozenset({"-n", "--name", "-c", "--channel", "-r", "-p", "--pref
 
 def check(doc: Document, start: int, end: int) -> None:
     """Look at every command in ``doc.text[start:end]``."""
+    subject: str | None = None  # the variable that a ``case`` looks at
     for item in commands(doc.text, start, end):
         if isinstance(item, HereDocument):
             _heredoc(doc, item)
-        else:
-            _command(doc, item)
+            continue
+        first = item.words[0].raw
+        if first == "case" and len(item.words) > 1:
+            variable = _VARIABLE.search(item.words[1].raw)
+            subject = variable[1] if variable else None
+        elif first == "esac":
+            subject = None
+        _command(doc, item, subject)
 
 
 def check_words(doc: Document, items: list[Word]) -> None:
@@ -108,7 +115,7 @@ def _heredoc(doc: Document, item: HereDocument) -> None:
             checks.environment_set(doc, match.start(), match.end(), None, safe=False)
 
 
-def _command(doc: Document, command: Command) -> None:
+def _command(doc: Document, command: Command, subject: str | None = None) -> None:
     arguments = _strip(command.arguments)
     program = _basename(arguments[0]) if arguments else ""
     lists_options = bool(arguments) and _OPTION.match(arguments[0].raw) is not None
@@ -136,7 +143,7 @@ def _command(doc: Document, command: Command) -> None:
         return
     if _is_pattern(doc, arguments):
         start, end = arguments[0].inner
-        checks.value(doc, start, end, None)
+        checks.value(doc, start, end, subject)
         return
     _tools(doc, program, arguments)
     installs = _installs(doc, program, rest)

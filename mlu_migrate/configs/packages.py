@@ -63,7 +63,7 @@ def requirement(
         severity=_SEVERITY.get(row.kind, Severity.WARNING),
         safety=Safety.UNSAFE if removable else Safety.MANUAL,
         confidence=Confidence.HIGH,
-        args={"package": match[0], "instead": row.instead},
+        args={"package": match[0], "instead": row.instead, "instead_zh": row.instead_zh},
         replace=((comment_at, comment_at, "# "),) if removable and comment_at is not None else (),
     )
     return row.kind
@@ -91,7 +91,7 @@ def index(doc: Document, start: int, end: int) -> bool:
 
 def _torch(doc: Document, start: int, name_end: int, end: int, name: str, row: words.PackageRow) -> None:
     release = doc.settings.torch_mlu
-    args = {"package": name, "release": release, "instead": row.instead}
+    args = {"package": name, "release": release, "instead": row.instead, "instead_zh": row.instead_zh}
     if name.lower() not in ("torch", "pytorch"):
         doc.add("MLU605", "torch-family", start, name_end, severity=Severity.INFO, args=args)
         return
@@ -147,5 +147,12 @@ def _address(doc: Document, start: int, end: int, text: str) -> str | None:
     if row is None or row.kind in ("torch", "nvidia"):
         return None
     severity = _SEVERITY.get(row.kind, Severity.WARNING)
-    doc.add("MLU605", row.kind, start, end, severity=severity, args={"package": match[1], "instead": row.instead})
+    doc.add(
+        "MLU605",
+        row.kind,
+        start,
+        end,
+        severity=severity,
+        args={"package": match[1], "instead": row.instead, "instead_zh": row.instead_zh},
+    )
     return row.kind

@@ -80,6 +80,7 @@ class EnvironmentRow:
     severity: str
     note: str
     advice: str
+    advice_zh: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,7 @@ class PackageRow:
     name: str
     kind: str
     instead: str
+    instead_zh: str
     modules: tuple[str, ...]
 
     def covers(self, name: str) -> bool:
@@ -111,6 +113,7 @@ def environment() -> dict[str, EnvironmentRow]:
             severity=row["severity"],
             note=row.get("note", ""),
             advice=row.get("advice", ""),
+            advice_zh=row.get("advice_zh", ""),
         )
         for row in rows
     }
@@ -127,7 +130,7 @@ def environment_name() -> re.Pattern[str]:
 def packages() -> tuple[PackageRow, ...]:
     """Exact names first, then longer prefixes before shorter ones."""
     rows = [
-        PackageRow(row["name"], row["kind"], row["instead"], tuple(row.get("modules", ())))
+        PackageRow(row["name"], row["kind"], row["instead"], row["instead_zh"], tuple(row.get("modules", ())))
         for row in tomlfile.read(_TABLES / "packages.toml")["package"]
     ]
     return tuple(sorted(rows, key=lambda row: (row.name.endswith("*"), -len(row.name))))
