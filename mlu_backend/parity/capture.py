@@ -106,7 +106,7 @@ class Recorder:
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad(), _no_dispatch_modes():
                 yield
-        except Exception as error:  # noqa: BLE001 - the user's program must not see the recorder fail
+        except Exception as error:  # the user's program must not see the recorder fail
             text = f"{type(error).__name__}: {error}"[:200]
             self._troubles[text] = self._troubles.get(text, 0) + 1
             if self._troubles[text] == 1 and self._writer is not None:
@@ -138,6 +138,7 @@ class Recorder:
             rank=int(os.environ.get("RANK", "0") or 0),
             world=int(os.environ.get("WORLD_SIZE", "1") or 1),
             level=self.options.level,
+            seed=self.options.seed,
             environment=describe(),
         )
 
@@ -232,6 +233,19 @@ class Recorder:
         if found is None:
             found = self._local.stack = []
         return found
+
+    def named(self, original: Callable[..., Any], module: torch.nn.Module, args: Any, kwargs: Any) -> Any:
+        """At the level of steps: run a module, and learn the names of parameters from the outermost calls."""
+        depth = getattr(self._local, "depth", 0)
+        if depth == 0 and not self.modules.is_known(module):
+            with self._quiet():
+                self._begin()
+                self._state(module, self.modules.path(module, None))
+        self._local.depth = depth + 1
+        try:
+            return original(module, *args, **kwargs)
+        finally:
+            self._local.depth = depth
 
     def call(
         self, original: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -501,9 +515,17 @@ class Recorder:
         self.writer.event(k="random", when=when, step=self.step, states=states)
 
     def operator(
-        self, name: str, entries: list[list[Any]], out: list[list[Any]], random: bool, backward: bool, site: int | None
+        self,
+        name: str,
+        entries: list[list[Any]],
+        out: list[list[Any]],
+        *,
+        random: bool,
+        backward: bool,
+        site: int | None,
+        truth: dict[str, float] | None,
     ) -> None:
-        """One operator ran."""
+        """One operator ran. ``truth``: the error of its result against float64."""
         fields: dict[str, Any] = {}
         if self.stack:
             fields["call"] = self.stack[-1].id
@@ -511,6 +533,8 @@ class Recorder:
             fields["random"] = True
         if backward:
             fields["backward"] = True
+        if truth:
+            fields["truth"] = truth
         self.writer.event(k="op", name=name, step=self.step, site=site, **{"in": entries}, out=out, **fields)
 
 

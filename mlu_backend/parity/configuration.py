@@ -23,8 +23,11 @@ def configuration(ours: align.Run, theirs: align.Run) -> tuple[list[Difference],
     sites = {e["id"]: (e["file"], e["line"], e["function"]) for e in b.of("site")}
     for kind, what, show in _TOLD:
         faults += list(_sequence(what, list(a.of(kind)), list(b.of(kind)), show, sites))
-    for x, y in zip(a.of("seed"), b.of("seed"), strict=False):
-        if x.get("before") != y.get("before"):
+    seeded = head.get("seed") is not None and other.get("seed") is not None
+    for i, (x, y) in enumerate(zip(a.of("seed"), b.of("seed"), strict=False)):
+        if x.get("before") != y.get("before") and (
+            i or seeded
+        ):  # where the first one comes from is known only if we seeded
             faults.append(
                 Difference(
                     Category.CONFIGURATION,

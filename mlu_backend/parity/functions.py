@@ -61,7 +61,9 @@ def compare(
     return compare_devices(on, seed=seed, profile=profile, kind=kind)
 
 
-def compare_devices(function: Callable[[str], Any], *, seed: int = 0, profile: str = "exact", kind: str = "composite") -> Result:
+def compare_devices(
+    function: Callable[[str], Any], *, seed: int = 0, profile: str = "exact", kind: str = "composite"
+) -> Result:
     """Call ``function`` with "cpu" and with "mlu", each time from the same seed, and compare the tensors it returns."""
     _need_device()
     seed_everything(seed)
@@ -107,7 +109,9 @@ def _compare(
         result.faults.append(f"{label}: only on {'mlu' if ours is None else 'cpu'}")
         return
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        result.faults.append(f"{label}: {ours.dtype} {tuple(ours.shape)} on cpu, {theirs.dtype} {tuple(theirs.shape)} on mlu")
+        result.faults.append(
+            f"{label}: {ours.dtype} {tuple(ours.shape)} on cpu, {theirs.dtype} {tuple(theirs.shape)} on mlu"
+        )
         return
     if ours.is_floating_point() and not torch.equal(ours.detach().isfinite(), theirs.detach().cpu().isfinite()):
         result.faults.append(f"{label}: inf or nan in other places")

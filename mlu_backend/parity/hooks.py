@@ -28,8 +28,7 @@ _COLLECTIVES = (
 
 def install(recorder: Recorder) -> None:
     """Patch torch in this process. Call once."""
-    if recorder.options.level != "step":
-        _modules(recorder)
+    _modules(recorder)
     _backward(recorder)
     _optimizers(recorder)
     _scaler(recorder)
@@ -44,12 +43,13 @@ def install(recorder: Recorder) -> None:
 
 def _modules(recorder: Recorder) -> None:
     original = torch.nn.Module.__call__
+    called = recorder.named if recorder.options.level == "step" else recorder.call
 
     @functools.wraps(original)
     def recorded(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not recorder.ready():
             return original(module, *args, **kwargs)
-        return recorder.call(original, module, args, kwargs)
+        return called(original, module, args, kwargs)
 
     torch.nn.Module.__call__ = recorded  # type: ignore[method-assign, assignment]
     for name in ("torch._dynamo.utils", "torch._dynamo.variables.nn_module"):

@@ -7,15 +7,18 @@ OUT is a folder, or one file if its name ends in ``.zip``. The program's output 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from mlu_backend.parity import inject, trace
 from mlu_backend.parity.options import LEVELS, ROUTES, Options
@@ -56,11 +59,38 @@ def record(
                      seed=options.seed, steps=options.steps, root=options.root)  # fmt: skip
     started = time.monotonic()
     status, output = _run(command, cwd, inject.environment(options, env), timeout, capture_output)
-    trace.write_meta(folder, status=status, seconds=round(time.monotonic() - started, 3))
+    seconds = round(time.monotonic() - started, 3)
+    trace.write_meta(folder, status=status, seconds=seconds, sources=_sources(folder, options.root))
     if packed:
         trace.pack(folder, target)
         shutil.rmtree(folder, ignore_errors=True)
     return Outcome(status, time.monotonic() - started, target, output)
+
+
+def _sources(folder: Path, root: str | None) -> dict[str, str]:
+    """Digests of the program's own files that were seen running: two runs with equal ones ran the same program."""
+    if root is None:
+        return {}
+    names: set[str] = set()
+    for file in folder.glob("p*/events.jsonl"):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if line.startswith(('{"k":"site"', '{"k":"module"', '{"k":"process"')):
+                names.update(_files(json.loads(line)))
+    found = {}
+    for name in sorted(names):
+        path = Path(root, name)
+        if path.is_file():
+            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return found
+
+
+def _files(event: dict[str, Any]) -> Iterator[str]:
+    if event["k"] == "process":
+        yield from event["argv"][:1]
+    elif event["k"] == "site":
+        yield event["file"]
+    elif event.get("source"):
+        yield event["source"][0]
 
 
 def _make_empty(folder: Path) -> None:

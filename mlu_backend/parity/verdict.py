@@ -104,6 +104,8 @@ class _Judge:
     def _pair(self, pair: Pair, rank: int) -> None:
         a, b = pair.reference, pair.candidate
         point = pair.point
+        if self.q.steps_only and point.kind in ("call", "grad", "op"):
+            return
         base: dict[str, Any] = dict(path=point.path, step=point.step, rank=rank, order=point.order, kind=point.kind,
                                     nth=point.nth, type=point.type, random=point.random)  # fmt: skip
         if a is None or b is None:

@@ -1,0 +1,274 @@
+"""
+One parity check from start to end: run the reference, run it again, run the candidate, judge, and look closer where they part.
+
+    reference        recorded at the level asked for
+    reference again  recorded by step only: shows that the program repeats itself, and that recording does not change it
+    candidate        recorded like the reference, its edited lines traced
+    closer look      both once more, up to the step of the first divergence, with the operators inside it
+
+Each run gets a fresh copy of its program, so that what one run writes is not found by the next.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mlu_backend import launch
+from mlu_backend.parity import coverage, editmap, evidence, locate, tolerance, trace, verdict
+from mlu_backend.parity.findings import Category, Difference, Status, Verdict, not_judged
+from mlu_backend.parity.options import Options
+from mlu_backend.parity.record import Outcome, record
+
+REFERENCES = ("emulated-cuda", "cpu")
+_PROBE = "import torch, torch_mlu; torch.empty(1, device='mlu')"
+_LEFT_OUT = shutil.ignore_patterns(
+    ".git",
+    ".hg",
+    ".svn",
+    ".venv",
+    "venv",
+    "__pycache__",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    "node_modules",
+    ".tox",
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """
+    What is to be compared. ``reference`` is ``emulated-cuda``, ``cpu`` or the path of a trace. ``work`` is a folder that is
+    empty or not there; copies and traces are made in it. ``edits`` is the path of an edit map, if there is one.
+    """
+
+    original: Path
+    migrated: Path
+    command: tuple[str, ...]
+    work: Path
+    reference: str = "emulated-cuda"
+    profile: str = "exact"
+    level: str = "module"
+    steps: int = 0
+    seed: int | None = 0
+    every: int = 10
+    timeout: float | None = None
+    limits: tuple[tolerance.Limit, ...] = ()
+    edits: Path | None = None
+    cards: int | None = None
+    look_closer: bool = True
+
+
+class Session:
+    """Runs a plan. ``talk`` gets one line for each thing that starts."""
+
+    def __init__(self, plan: Plan, talk: Callable[[str], None] = lambda text: None) -> None:
+        self.plan = plan
+        self.talk = talk
+        self.runs: list[dict[str, Any]] = []
+        self.is_trace = plan.reference not in REFERENCES
+        self.edits = editmap.read(plan.edits) if plan.edits else editmap.EditMap()
+
+    def run(self) -> Verdict:
+        """The verdict. Raises OSError where a command cannot be started or a copy cannot be made."""
+        plan = self.plan
+        missing = self._missing()
+        if missing:
+            return self._finish(not_judged(missing))
+        reference = self._reference()
+        if isinstance(reference, Verdict):
+            return self._finish(reference)
+        candidate = self._run("candidate", plan.migrated, "none")
+        if candidate.status is None:
+            return self._finish(not_judged(f"the candidate did not end within {plan.timeout:g} s"))
+        theirs = trace.read(candidate.trace)
+        question = verdict.Question(
+            profile=plan.profile, reference="trace" if self.is_trace else plan.reference, extra=plan.limits
+        )
+        if candidate.status != 0:
+            return self._finish(self._failed(reference, theirs, question, candidate))
+        found = verdict.judge(reference, theirs, question)
+        if found.status is not Status.NOT_JUDGED:
+            self._look_closer(found)
+        self._coverage(found, candidate)
+        return self._finish(found)
+
+    def _missing(self) -> str | None:
+        """Why the candidate cannot run on ``mlu`` here."""
+        python = self.plan.command[0] if "python" in Path(self.plan.command[0]).name else sys.executable
+        self.talk("checking the mlu device")
+        try:
+            done = subprocess.run(
+                [python, "-c", _PROBE],
+                env=self._environment("none"),
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"no mlu device: {error}"
+        if done.returncode:
+            lines = [line for line in done.stderr.strip().splitlines() if line.strip()]
+            return f"no mlu device: {lines[-1] if lines else f'exit status {done.returncode}'}"
+        return None
+
+    def _environment(self, route: str, profile: str | None = None) -> dict[str, str]:
+        env = launch.environment(self.plan.cards, profile or self.plan.profile)
+        env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
+        env.setdefault("PYTHONDONTWRITEBYTECODE", "1")
+        if route == "cpu":
+            env.pop("MLU_EMULATOR_PROFILE", None)
+        return env
+
+    def _run(self, name: str, program: Path, route: str, **changes: Any) -> Outcome:
+        """One recorded run in a fresh copy."""
+        plan = self.plan
+        self.talk(f"running the {name}")
+        copy = plan.work / name.replace(" ", "-")
+        shutil.copytree(program, copy, symlinks=True, ignore=_LEFT_OUT)
+        options = Options(
+            out=str(plan.work / f"{name.replace(' ', '-')}.trace"), root=str(copy), level=plan.level, every=plan.every,
+            steps=plan.steps, seed=plan.seed, route="emulated-cuda" if route == "emulated-cuda" else "none",
+            edits=str(plan.edits) if name == "candidate" and plan.edits else None,
+        )  # fmt: skip
+        exact = "exact" if program == plan.original else None
+        outcome = record(
+            plan.command, replace(options, **changes), cwd=copy, env=self._environment(route, exact), timeout=plan.timeout,
+            label=name, capture_output=True,
+        )  # fmt: skip
+        self.runs.append({"name": name, "seconds": round(outcome.seconds, 2), "status": outcome.status})
+        return outcome
+
+    def _reference(self) -> trace.Trace | Verdict:
+        plan = self.plan
+        if self.is_trace:
+            return trace.read(plan.reference)
+        first = self._run("reference", plan.original, plan.reference)
+        problem = _ended_badly("reference", first, plan.timeout)
+        if problem:
+            return not_judged(problem)
+        again = self._run("reference again", plan.original, plan.reference, level="step")
+        problem = _ended_badly("second reference", again, plan.timeout)
+        if problem:
+            return not_judged(problem)
+        reference = trace.read(first.trace)
+        reasons = verdict.vacuous(reference, reference, verdict.Question(need_device=False))
+        if reasons:
+            return not_judged(reasons[0])
+        same = verdict.judge(
+            reference, trace.read(again.trace), verdict.Question(need_device=False, steps_only=True, profile="exact")
+        )
+        if same.status is Status.MISMATCH and same.first is not None:
+            return not_judged(
+                f"two runs of the reference differ by themselves: {same.first.what}: {same.first.reference} and then "
+                f"{same.first.candidate}. The program is not repeatable, or recording it by module changes it; a seed helps if it draws "
+                "random numbers from a source of its own, --level step if it is the recording"
+            )
+        return reference
+
+    def _failed(
+        self, reference: trace.Trace, theirs: trace.Trace, question: verdict.Question, outcome: Outcome
+    ) -> Verdict:
+        """The migrated program stopped with an error: that is a mismatch whatever its numbers were until then."""
+        found = verdict.judge(reference, theirs, replace(question, need_device=False))
+        found.status = Status.MISMATCH
+        tail = [line for line in outcome.output.strip().splitlines() if line.strip()]
+        error = tail[-1] if tail else f"exit status {outcome.status}"
+        site = self._traceback_site(outcome)
+        difference = Difference(Category.STRUCTURE, f"the candidate failed: {error}", "ended normally", f"exit status {outcome.status}",
+                                site=site, kind="failure")  # fmt: skip
+        found.reasons = [f"the candidate failed: {error}"]
+        found.notes += ["output of the candidate ended with:", *(f"    {line}" for line in tail[-12:])]
+        found.differences.insert(0, difference)
+        found.total_differences += 1
+        found.first = difference
+        locate.attach_edits(found, self.edits)
+        return found
+
+    def _traceback_site(self, outcome: Outcome) -> tuple[str, int, str] | None:
+        """The innermost line of the program in the last traceback."""
+        import re
+
+        root = os.path.realpath(self.plan.work / "candidate") + os.sep
+        found = None
+        for name, line, function in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', outcome.output):
+            real = os.path.realpath(os.path.join(root, name))
+            if real.startswith(root):
+                found = (real[len(root) :].replace(os.sep, "/"), int(line), function)
+        return found
+
+    def _look_closer(self, found: Verdict) -> None:
+        """Find the operator inside the first divergence, and accept it if neither side is nearer to float64."""
+        locate.attach_edits(found, self.edits)
+        focus = locate.focus_of(found.first)
+        if focus is None or found.first is None or self.is_trace or not self.plan.look_closer:
+            return
+        steps = focus.step + 1
+        sides = []
+        for name, program, route in (
+            ("closer reference", self.plan.original, self.plan.reference),
+            ("closer candidate", self.plan.migrated, "none"),
+        ):
+            outcome = self._run(name, program, route, focus=focus, steps=steps)
+            if outcome.status != 0:
+                found.notes.append(f"the {name} run for the operators inside {focus.path} failed")
+                return
+            sides.append(trace.read(outcome.trace))
+        found.first.operator = locate.operator_of(sides[0], sides[1], self.plan.profile, self.plan.limits)
+        found.first.edits = locate.edits_of(found.first, self.edits)
+        if self.plan.profile != "exact" and locate.both_inexact(found.first.operator):
+            found.notes.append(
+                f"{found.first.what}: the candidate is as near to the float64 result as the reference; the difference is rounding of both"
+            )
+            if all(d.category is Category.NUMBERS for d in found.differences) and not any(
+                d.kind == "curve" for d in found.differences
+            ):
+                found.status = Status.MATCH
+
+    def _coverage(self, found: Verdict, candidate: Outcome) -> None:
+        if not self.plan.edits:
+            return
+        found.coverage = coverage.judge(self.edits, self.plan.migrated, coverage.read(candidate.trace))
+        if self.plan.reference == "emulated-cuda":
+            sinks = evidence.seen(self.plan.work / "reference.trace")
+            found.coverage["proven"] = evidence.proven(self.edits, sinks, self.plan.original)
+
+    def _finish(self, found: Verdict) -> Verdict:
+        found.profile, found.reference, found.runs = self.plan.profile, self.plan.reference, self.runs
+        return found
+
+
+def _ended_badly(name: str, outcome: Outcome, timeout: float | None) -> str | None:
+    if outcome.status is None:
+        return f"the {name} run did not end within {timeout:g} s"
+    if outcome.status != 0:
+        tail = [line for line in outcome.output.strip().splitlines() if line.strip()]
+        return f"the {name} run failed with exit status {outcome.status}: {tail[-1] if tail else 'no output'}"
+    return None
+
+
+def run(plan: Plan, talk: Callable[[str], None] = lambda text: None) -> Verdict:
+    """Run a plan. Raises OSError, TraceError, EditMapError."""
+    return Session(plan, talk).run()
+
+
+def compare(
+    reference: Path, candidate: Path, *, profile: str = "exact", kind: str = "trace", limits: Sequence[tolerance.Limit] = (),
+    need_device: bool = True, edits: Path | None = None,
+) -> Verdict:  # fmt: skip
+    """Judge two traces that were recorded elsewhere. Raises TraceError, EditMapError."""
+    ours, theirs = trace.read(reference), trace.read(candidate)
+    found = verdict.judge(ours, theirs, verdict.Question(profile, kind, tuple(limits), need_device))
+    if edits is not None:
+        locate.attach_edits(found, editmap.read(edits))
+    found.reference = str(reference)
+    return found
