@@ -112,7 +112,9 @@ def _bound(unit: Unit, binding: Binding, depth: int) -> frozenset[str]:
             return elements(unit, walked.args[0], depth + 1) if walked.args else frozenset()
     if binding.kind in ("param", "declare"):
         annotation = getattr(binding.node, "annotation", None)
-        return _annotated(unit, annotation) | (_key_argument(unit, binding.node, depth) if annotation is None else frozenset())
+        return _annotated(unit, annotation) | (
+            _key_argument(unit, binding.node, depth) if annotation is None else frozenset()
+        )
     return frozenset()
 
 

@@ -10,7 +10,7 @@ WORDS = re.compile(
     rb"|torch_mlu|torch\.mlu|apex|nvidia|NVIDIA|pynvml|GPUtil|DataParallel|ProfilerActivity|map_location|torch\.load"
     rb"|flash_attn|xformers|bitsandbytes|triton|cupy|pycuda|tensorrt|numba|transformer_engine|auto_gptq|cpp_extension"
     rb"|get_device_capability|pin_memory|is_autocast|accelerator|float64|complex|\.double\(|DeviceType|mlu: |mlu-migrate:"
-    rb"|gpu|GPU|\bhpu\b|\bnpu\b|load_inline|\.to\(\d|device\(\d"
+    rb"|gpu|GPU|\bhpu\b|\bnpu\b|load_inline|\.to\(\d|device\(\d|VISIBLE_DEVICES"
 )
 
 

@@ -1,0 +1,204 @@
+"""Where Python code touches environment variables: which expressions are an environment, and what is done to a name in it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Literal
+
+from mlu_migrate.scopes import Binding
+from mlu_migrate.unit import Unit
+
+Use = Literal["set", "read", ""]
+_DEPTH = 5
+_NAMED = re.compile(r"(^|_)env(iron(ment)?)?(_?(vars?|variables?|dict|map))?s?$", re.IGNORECASE)
+_READS = re.compile(r"get|read|is_|has|check|bool|flag|parse", re.IGNORECASE)
+_FUNCTION = re.compile(r"(^|_)env(s|iron|ironment|var|vars)?(_|$)|env$", re.IGNORECASE)
+_COPIES = frozenset(("copy", "deepcopy", "dict"))
+
+
+def is_environ(unit: Unit, node: ast.AST | None, depth: int = 0) -> bool:
+    """Whether an expression is `os.environ`, a copy of it, or a mapping that its name calls an environment."""
+    if node is None or depth > _DEPTH:
+        return False
+    if unit.name(node) == "os.environ":
+        return True
+    if isinstance(node, ast.Call):
+        func = node.func
+        leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if leaf in _COPIES:
+            inner = node.args[0] if node.args else func.value if isinstance(func, ast.Attribute) else None
+            return is_environ(unit, inner, depth + 1)
+        return False
+    if isinstance(node, ast.Dict):
+        return any(k is None and is_environ(unit, v, depth + 1) for k, v in zip(node.keys, node.values))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return is_environ(unit, node.left, depth + 1) or is_environ(unit, node.right, depth + 1)
+    if isinstance(node, ast.Name):
+        if _NAMED.search(node.id):
+            return True
+        owner = unit.index.owner(unit.scope(node), node.id)
+        return any(b.kind == "assign" and is_environ(unit, b.value, depth + 1) for b in _bindings(owner, node.id))
+    if isinstance(node, ast.Attribute):
+        return _NAMED.search(node.attr) is not None
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+        return _NAMED.search(node.slice.value) is not None
+    return False
+
+
+def use_of(unit: Unit, node: ast.AST, depth: int = 0) -> Use:
+    """What is done to the environment variable whose name is the value of ``node``; "" where that cannot be told."""
+    parent = unit.parent(node)
+    if parent is None or depth > _DEPTH:
+        return ""
+    if isinstance(parent, ast.Subscript) and parent.slice is node:
+        if not is_environ(unit, parent.value):
+            return ""
+        return "read" if isinstance(parent.ctx, ast.Load) else "set"
+    if isinstance(parent, ast.Call) and node in parent.args:
+        return _argument(unit, parent, node)
+    if isinstance(parent, ast.Compare):
+        others = [c for c in (parent.left, *parent.comparators) if c is not node]
+        if any(isinstance(o, (ast.In, ast.NotIn)) for o in parent.ops) and is_environ(unit, others[0]):
+            return "read"
+        return ""
+    if isinstance(parent, ast.Dict) and node in parent.keys:
+        return "set" if _is_environment_dict(unit, parent) else ""
+    if isinstance(parent, (ast.IfExp, ast.BoolOp)):
+        return use_of(unit, parent, depth + 1)
+    if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
+        return _elements(unit, parent, depth)
+    if isinstance(parent, (ast.Assign, ast.AnnAssign)) and getattr(parent, "value", None) is node:
+        return _assigned(unit, parent, depth)
+    return ""
+
+
+def is_environment_call(unit: Unit, call: ast.Call) -> bool:
+    """Whether the keywords of a call are environment variables: `dict(os.environ, X="1")`, `os.environ.update(X="1")`."""
+    func = call.func
+    leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if leaf == "dict":
+        if any(is_environ(unit, a) for a in call.args) or any(
+            k.arg is None and is_environ(unit, k.value) for k in call.keywords
+        ):
+            return True
+        return not isinstance(func, ast.Attribute) and _becomes_environment(unit, call)
+    return leaf in ("update", "setdefault") and isinstance(func, ast.Attribute) and is_environ(unit, func.value)
+
+
+def value_of(unit: Unit, node: ast.AST) -> str | None:
+    """The text that a name is set to, where it is a plain literal."""
+    parent = unit.parent(node)
+    value: ast.AST | None = None
+    if isinstance(node, ast.keyword):
+        value = node.value
+    elif isinstance(parent, ast.Subscript):
+        statement = unit.parent(parent)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+    elif isinstance(parent, ast.Call):
+        value = parent.args[1] if len(parent.args) > 1 and parent.args[0] is node else None
+    elif isinstance(parent, ast.Dict):
+        value = next((v for k, v in zip(parent.keys, parent.values) if k is node), None)
+    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
+
+
+def _argument(unit: Unit, call: ast.Call, node: ast.AST) -> Use:
+    func = call.func
+    name = unit.name(func)
+    leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if name in ("os.getenv", "os.getenvb") or leaf in ("getenv", "get_env"):
+        return "read" if call.args[0] is node else ""
+    if name in ("os.putenv", "os.unsetenv") or leaf in ("setenv", "delenv", "putenv", "unsetenv"):
+        return "set" if call.args[0] is node else ""
+    if isinstance(func, ast.Attribute) and is_environ(unit, func.value):
+        if leaf in ("get", "__contains__", "__getitem__"):
+            return "read" if call.args[0] is node else ""
+        if leaf in ("pop", "setdefault", "__setitem__", "__delitem__"):
+            return "set" if call.args[0] is node else ""
+    if leaf and _FUNCTION.search(leaf) and call.args[0] is node:
+        return "read" if _READS.search(leaf) else "set"
+    return ""
+
+
+def _is_environment_dict(unit: Unit, node: ast.Dict) -> bool:
+    if is_environ(unit, node):
+        return True
+    return _becomes_environment(unit, node)
+
+
+def _becomes_environment(unit: Unit, node: ast.expr) -> bool:
+    """A mapping that is passed, stored or returned under a name that says environment."""
+    parent = unit.parent(node)
+    if isinstance(parent, ast.keyword):
+        return parent.arg is None and _merged(unit, parent) or bool(parent.arg and _NAMED.search(parent.arg))
+    if isinstance(parent, ast.Call):
+        func = parent.func
+        leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        if isinstance(func, ast.Attribute) and leaf == "update" and is_environ(unit, func.value):
+            return True
+        if leaf == "dict" and parent.args and is_environ(unit, parent.args[0]):
+            return True  # mock.patch.dict(os.environ, {...})
+        return _FUNCTION.search(leaf) is not None
+    if isinstance(parent, ast.Dict):
+        if any(v is node and k is None for k, v in zip(parent.keys, parent.values)):
+            return _is_environment_dict(unit, parent)
+        key = next((k for k, v in zip(parent.keys, parent.values) if v is node), None)
+        return isinstance(key, ast.Constant) and isinstance(key.value, str) and _NAMED.search(key.value) is not None
+    if isinstance(parent, ast.BinOp):
+        return is_environ(unit, parent) or _becomes_environment(unit, parent)
+    if isinstance(parent, ast.IfExp):
+        return _becomes_environment(unit, parent)
+    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+        targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+        return any(is_environ(unit, t) for t in targets)
+    if isinstance(parent, ast.Return):
+        function = next(
+            (a for a in unit.ancestors(parent) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None
+        )
+        # `get_env_vars()` more often collects what is set, for a log, than what a child is to get
+        return function is not None and bool(_FUNCTION.search(function.name)) and not _READS.search(function.name)
+    return False
+
+
+def _merged(unit: Unit, word: ast.keyword) -> bool:
+    call = unit.parent(word)
+    return isinstance(call, ast.Call) and is_environment_call(unit, call)
+
+
+def _assigned(unit: Unit, node: ast.Assign | ast.AnnAssign, depth: int) -> Use:
+    """A constant that holds the name: what is done through it."""
+    found: set[str] = set()
+    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+        for load in _loads(unit, target):
+            found.add(use_of(unit, load, depth + 1))
+    return "set" if "set" in found else "read" if "read" in found else ""
+
+
+def _elements(unit: Unit, node: ast.expr, depth: int) -> Use:
+    """A collection of names: what a loop over it does with each."""
+    walks: list[ast.expr] = [node]
+    parent = unit.parent(node)
+    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+        for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
+            walks += _loads(unit, target)
+    found: set[str] = set()
+    for walk in walks:
+        outer = unit.parent(walk)
+        if isinstance(outer, (ast.For, ast.comprehension)) and outer.iter is walk:
+            for load in _loads(unit, outer.target):
+                found.add(use_of(unit, load, depth + 1))
+    return "set" if "set" in found else "read" if "read" in found else ""
+
+
+def _loads(unit: Unit, target: ast.AST) -> list[ast.expr]:
+    if isinstance(target, ast.Name):
+        owner = unit.index.owner(unit.scope(target), target.id)
+        loads: list[ast.expr] = list(unit.index.loads.get((owner, target.id), ())) if owner else []
+        if owner is not None and owner.is_class:
+            loads += [a for a in unit.index.attributes.get(target.id, ()) if isinstance(a.ctx, ast.Load)]
+        return loads
+    return []
+
+
+def _bindings(owner: object, name: str) -> list[Binding]:
+    return owner.bindings.get(name, []) if owner is not None else []  # type: ignore[attr-defined]
