@@ -1,4 +1,4 @@
-"""Edits that add an argument to a call, whatever commas, blanks and line breaks stand before its closing parenthesis."""
+"""Edits that add an argument to a call, whatever commas and blanks stand before its closing parenthesis."""
 
 from __future__ import annotations
 

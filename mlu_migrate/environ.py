@@ -1,4 +1,4 @@
-"""Where Python code touches environment variables: which expressions are an environment, and what is done to a name in it."""
+"""Where Python touches environment variables: what is an environment, and what is done to a name in it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def is_environ(unit: Unit, node: ast.AST | None, depth: int = 0) -> bool:
             return is_environ(unit, inner, depth + 1)
         return False
     if isinstance(node, ast.Dict):
-        return any(k is None and is_environ(unit, v, depth + 1) for k, v in zip(node.keys, node.values))
+        return any(k is None and is_environ(unit, v, depth + 1) for k, v in zip(node.keys, node.values, strict=True))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
         return is_environ(unit, node.left, depth + 1) or is_environ(unit, node.right, depth + 1)
     if isinstance(node, ast.Name):
@@ -74,7 +74,7 @@ def use_of(unit: Unit, node: ast.AST, depth: int = 0) -> Use:
 
 
 def is_environment_call(unit: Unit, call: ast.Call) -> bool:
-    """Whether the keywords of a call are environment variables: `dict(os.environ, X="1")`, `os.environ.update(X="1")`."""
+    """Whether the keywords of a call are environment variables: `dict(os.environ, X="1")`."""
     func = call.func
     leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
     if leaf == "dict":
@@ -98,7 +98,7 @@ def value_of(unit: Unit, node: ast.AST) -> str | None:
     elif isinstance(parent, ast.Call):
         value = parent.args[1] if len(parent.args) > 1 and parent.args[0] is node else None
     elif isinstance(parent, ast.Dict):
-        value = next((v for k, v in zip(parent.keys, parent.values) if k is node), None)
+        value = next((v for k, v in zip(parent.keys, parent.values, strict=True) if k is node), None)
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else None
 
 
@@ -140,9 +140,9 @@ def _becomes_environment(unit: Unit, node: ast.expr) -> bool:
             return True  # mock.patch.dict(os.environ, {...})
         return _FUNCTION.search(leaf) is not None
     if isinstance(parent, ast.Dict):
-        if any(v is node and k is None for k, v in zip(parent.keys, parent.values)):
+        if any(v is node and k is None for k, v in zip(parent.keys, parent.values, strict=True)):
             return _is_environment_dict(unit, parent)
-        key = next((k for k, v in zip(parent.keys, parent.values) if v is node), None)
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is node), None)
         return isinstance(key, ast.Constant) and isinstance(key.value, str) and _NAMED.search(key.value) is not None
     if isinstance(parent, ast.BinOp):
         return is_environ(unit, parent) or _becomes_environment(unit, parent)

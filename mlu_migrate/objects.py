@@ -19,7 +19,7 @@ _KEYED = frozenset(("sorted", "max", "min", "filter", "map", "sort"))
 
 def makers(unit: Unit, node: ast.AST | None, depth: int = 0) -> frozenset[str]:
     """
-    Canonical names of the calls (or annotated classes) an expression's value may come from; empty where nothing is known.
+    Canonical names of the calls (or annotated classes) a value may come from; empty where nothing is known.
 
     An element of what a call returns is "each:" and the call's name.
     """

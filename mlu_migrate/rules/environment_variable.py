@@ -1,4 +1,4 @@
-"""MLU601: environment variables of CUDA and NCCL in Python. Other files: mlu_migrate/configs/checks.py, under the same code."""
+"""MLU601: environment variables of CUDA and NCCL in Python; configs/checks.py does the same for other files."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class EnvironmentVariable(Rule):
     Environment variables that torch_mlu reads under another name.
 
     ## What it changes
-    The name, wherever Python sets, reads, deletes or passes it: `os.environ`, `os.getenv`, `putenv`, dictionaries and keywords that
-    become the environment of a process, command lines in strings, `monkeypatch.setenv`. A name that torch_mlu does not read is told
-    once a file, with what to do instead.
+    The name, wherever Python sets, reads, deletes or passes it: `os.environ`, `os.getenv`, `putenv`, dictionaries and
+    keywords that become the environment of a process, command lines in strings, `monkeypatch.setenv`. A name that
+    torch_mlu does not read is told once a file, with what to do instead.
 
     ## Before
         import os
@@ -81,12 +81,12 @@ class EnvironmentVariable(Rule):
         subprocess.run(["python", "run.py"], env=dict(os.environ, PYTORCH_MLU_ALLOC_CONF="max_split_size_mb:64"))
 
     ## Left alone
-    Longer names that only contain a known one, messages, keywords of other libraries, files that use another framework and not
-    torch, and variables whose value would have to change too (`CUDA_HOME`, `TORCH_CUDA_ARCH_LIST`).
+    Longer names that only contain a known one, messages, keywords of other libraries, files that use another framework
+    and not torch, and variables whose value would have to change too (`CUDA_HOME`, `TORCH_CUDA_ARCH_LIST`).
 
     ## Source
-    torch_mlu r2.4_develop, torch_mlu/mlu/__init__.py:332-376 and torch_mlu/utils/gpu_migration/env_migration.py; one source a row in
-    mlu_migrate/tables/environment.toml.
+    torch_mlu r2.4_develop, torch_mlu/mlu/__init__.py:332-376 and torch_mlu/utils/gpu_migration/env_migration.py; one
+    source a row in mlu_migrate/tables/environment.toml.
     """
 
     code = "MLU601"
@@ -130,7 +130,7 @@ class EnvironmentVariable(Rule):
         if why is not None:
             if first is not None:
                 message, severity = why
-                yield self._told(unit, first, message, severity, mlu=row.mlu, release=unit.settings.torch_mlu)
+                yield self._told(unit, first, message, severity, mlu=row.mlu)
             return
         taken[row.mlu] = name
         for place in places:
@@ -150,15 +150,15 @@ class EnvironmentVariable(Rule):
 
     def _renamed(self, unit: Unit, row: EnvironmentRow, place: Place) -> Finding:
         assert row.mlu is not None
-        args = {"name": row.name, "mlu": row.mlu}
         if row.value == "devices" and place.value and _GPU_ID.search(place.value):
-            return self.found(unit, place.span, "device-id", severity=Severity.WARNING, **args)
+            return self.found(unit, place.span, "device-id", severity=Severity.WARNING, name=row.name, mlu=row.mlu)
         if row.value == "allocator" and place.value:
-            keys = [part.partition(":")[0].strip() for part in re.split(r",(?![^\[]*\])", place.value) if part.strip()]
-            unknown = [k for k in keys if k not in vocabulary.ALLOCATOR_KEYS]
+            given = [part.partition(":")[0].strip() for part in re.split(r",(?![^\[]*\])", place.value) if part.strip()]
+            unknown = [k for k in given if k not in vocabulary.ALLOCATOR_KEYS]
             if unknown:
+                keys = ", ".join(unknown)
                 return self.found(
-                    unit, place.span, "allocator", severity=Severity.ERROR, keys=", ".join(unknown), **args
+                    unit, place.span, "allocator", severity=Severity.ERROR, keys=keys, name=row.name, mlu=row.mlu
                 )
         sure = bool(place.use) and place.safe
         return self.found(
@@ -169,7 +169,8 @@ class EnvironmentVariable(Rule):
             safety=Safety.SAFE if sure else Safety.UNSAFE,
             severity=Severity.INFO if sure else Severity.WARNING,
             confidence=Confidence.HIGH if sure else Confidence.LOW,
-            **args,
+            name=row.name,
+            mlu=row.mlu,
         )
 
     def _told(
@@ -179,9 +180,23 @@ class EnvironmentVariable(Rule):
         message: str,
         severity: Severity,
         confidence: Confidence = Confidence.HIGH,
-        **args: str,
+        *,
+        advice: str = "",
+        advice_zh: str = "",
+        mlu: str = "",
     ) -> Finding:
-        return self.found(unit, place.span, message, severity=severity, confidence=confidence, name=place.name, **args)
+        return self.found(
+            unit,
+            place.span,
+            message,
+            severity=severity,
+            confidence=confidence,
+            name=place.name,
+            advice=advice,
+            advice_zh=advice_zh,
+            mlu=mlu,
+            release=unit.settings.torch_mlu,
+        )
 
 
 def _other_framework(unit: Unit) -> str:

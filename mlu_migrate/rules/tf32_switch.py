@@ -22,8 +22,8 @@ class Tf32Switch(Rule):
     Switches of `torch.backends.cudnn` and of TF32.
 
     ## What it changes
-    `torch.backends.cudnn.allow_tf32` becomes `torch.backends.cnnl.allow_tf32`, also through an alias of the module, because
-    `torch.backends.cnnl` is an attribute and cannot be imported. The other flags are told once a file.
+    `torch.backends.cudnn.allow_tf32` becomes `torch.backends.cnnl.allow_tf32`, also through an alias of the module,
+    because `torch.backends.cnnl` is an attribute and cannot be imported. The other flags are told once a file.
 
     ## Before
         import torch
@@ -41,8 +41,8 @@ class Tf32Switch(Rule):
         torch.backends.cnnl.allow_tf32 = False
 
     ## Left alone
-    `benchmark`, `deterministic` and `enabled`: without CUDA they do nothing, and on `torch.backends.cnnl` they would be dead
-    attributes. The import and the local name of cudnn.
+    `benchmark`, `deterministic` and `enabled`: without CUDA they do nothing, and on `torch.backends.cnnl` they would be
+    dead attributes. The import and the local name of cudnn.
 
     ## Source
     torch_mlu r2.4_develop, torch_mlu/backends/cnnl/__init__.py:33-39 and torch_mlu/csrc/utils/common.cpp:71-81.
