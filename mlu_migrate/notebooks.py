@@ -341,11 +341,19 @@ def line_edits(source: bytes, output: bytes) -> Iterator[Edit]:
     for kind, i1, i2, j1, j2 in matcher.get_opcodes():
         if kind == "equal":
             continue
-        pairs = min(i2 - i1, j2 - j1)
-        for index in range(pairs):
-            yield from _trimmed(starts[i1 + index], old[i1 + index], new[j1 + index])
-        if i2 - i1 > pairs or j2 - j1 > pairs:
-            yield Edit(starts[i1 + pairs], starts[i2], b"".join(new[j1 + pairs : j2]))
+        if i2 - i1 > j2 - j1:
+            yield Edit(starts[i1], starts[i2], b"".join(new[j1:j2]))
+            continue
+        for index in range(i1, i2):
+            # Lines that were added stand before the line that is most like the old one.
+            last = j2 - (i2 - index) + 1
+            best = max(range(j1, last), key=lambda j: difflib.SequenceMatcher(None, old[index], new[j]).ratio())
+            if best > j1:
+                yield Edit(starts[index], starts[index], b"".join(new[j1:best]))
+            yield from _trimmed(starts[index], old[index], new[best])
+            j1 = best + 1
+        if j1 < j2:
+            yield Edit(starts[i2], starts[i2], b"".join(new[j1:j2]))
 
 
 def _trimmed(start: int, old: bytes, new: bytes) -> Iterator[Edit]:
