@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from mlu_migrate import sinks
+from mlu_migrate import loading
 from mlu_migrate.flow import Proof, Shape, Use
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.names import under
 from mlu_migrate.rename import mapped, spell
 from mlu_migrate.rule import Rule
 from mlu_migrate.sinks import Kind
-from mlu_migrate.unit import Unit, argument
+from mlu_migrate.unit import Unit
 from mlu_migrate.vendors import is_kept
 
 
@@ -106,14 +108,14 @@ class StringRule(Rule):
         line = unit.source.line_of(unit.start(node))
         indent = unit.data[unit.source.starts[line - 1] : unit.start(node)]
         if own_line and not indent.strip():
-            after = _next_line(unit, end)
+            after = next_line(unit, end)
             if after is not None:
                 return self.found(unit, span, "entry", Edit(after, after, indent + entry + b"," + unit.source.newline), why=use.why)
             return self.found(unit, span, "entry", Edit(end, end, b"," + unit.source.newline + indent + entry), why=use.why)
         return self.found(unit, span, "entry", Edit(end, end, b", " + entry), why=use.why)
 
 
-def _next_line(unit: Unit, end: int) -> int | None:
+def next_line(unit: Unit, end: int) -> int | None:
     """Start of the next line if only a comma and a comment follow ``end`` on its own; None otherwise."""
     line = unit.source.line_of(end)
     if line >= len(unit.source.starts):
@@ -131,16 +133,18 @@ def _closes(unit: Unit, key: ast.expr, end: int) -> bool:
 
 
 def _owned_elsewhere(unit: Unit, node: ast.expr) -> bool:
-    """`map_location={...}`: keys are tags in a file; the rule for loading decides about the whole dict."""
-    for outer in unit.ancestors(node):
-        if isinstance(outer, ast.Dict):
-            parent = unit.parent(outer)
-            if isinstance(parent, ast.keyword) and parent.arg == "map_location":
-                return True
-            if isinstance(parent, ast.Call) and unit.callee(parent) in ("torch.load", "torch.jit.load"):
-                return argument(parent, "map_location", 1) is outer
-        if isinstance(outer, ast.stmt):
-            return False
+    """
+    Tags in a map_location (MLU205), and names of attributes of torch given as text (MLU105, MLU106).
+
+    Their rules decide about the whole construct.
+    """
+    if loading.in_table(unit, node):
+        return True
+    parent = unit.parent(node)
+    if isinstance(parent, ast.Call) and len(parent.args) > 1 and parent.args[1] is node:
+        leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+        owner = unit.name(parent.args[0])
+        return leaf in ("getattr", "hasattr", "setattr", "delattr", "object") and under(owner, ("torch",))
     return False
 
 

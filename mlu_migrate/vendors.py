@@ -11,6 +11,7 @@ import ast
 import re
 from dataclasses import dataclass
 
+from mlu_migrate import loading
 from mlu_migrate.flow import Proof, Shape
 from mlu_migrate.sinks import DEVICE
 from mlu_migrate.unit import Unit
@@ -49,7 +50,7 @@ def _tables(unit: Unit) -> list[Kept]:
     for node in unit.index.nodes[ast.Dict]:
         keys = [k.value for k in node.keys if isinstance(k, ast.Constant) and isinstance(k.value, str)]
         cuda = [(k, v) for k, v in zip(node.keys, node.values) if isinstance(k, ast.Constant) and _is_cuda(k.value)]
-        if not cuda:
+        if not cuda or node in loading.tables(unit):
             continue
         if any(_is_mlu(k) for k in keys):
             out += [Kept(n, "sibling") for k, v in cuda for n in (k, v)]
