@@ -37,10 +37,10 @@ class Row:
 
 
 @functools.cache
-def read(name: str) -> tuple[dict[str, Any], ...]:
-    """The rows of one table file, as plain dictionaries."""
+def read(name: str, key: str = "row") -> tuple[dict[str, Any], ...]:
+    """The rows of one table file (arrays of tables called ``key``), as plain dictionaries."""
     text = resources.files("mlu_migrate.tables").joinpath(f"{name}.toml").read_text("utf-8")
-    return tuple(tomllib.loads(text).get("row", ()))
+    return tuple(tomllib.loads(text).get(key, ()))
 
 
 def _row(raw: dict[str, Any], key: str) -> Row:

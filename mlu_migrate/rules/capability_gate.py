@@ -1,0 +1,92 @@
+"""MLU903: decisions by CUDA compute capability or card name."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.rule import Rule
+from mlu_migrate.unit import Unit
+
+_CAPABILITY = ("torch.cuda.get_device_capability", "torch.mlu.get_device_capability")
+_NAMES = ("torch.cuda.get_device_name", "torch.mlu.get_device_name")
+_PROPERTIES = ("torch.cuda.get_device_properties", "torch.mlu.get_device_properties")
+_CARD = re.compile(r"\b(A100|H100|H200|V100|T4|A10|L4|L40|RTX|GTX|TITAN|TESLA|QUADRO|B200|GH200|P100|K80)\b", re.IGNORECASE)
+_ARCH = re.compile(r"^(sm|compute)_\d{2,3}[a-z]?$")
+# fields of torch's properties that _MLUDeviceProperties lacks (behaviours.md, section 7)
+_ABSENT = frozenset(
+    "warp_size regs_per_multiprocessor gcnArchName uuid L2_cache_size is_integrated is_multi_gpu_board max_threads_per_multi_processor "
+    "max_threads_per_block shared_memory_per_block shared_memory_per_block_optin shared_memory_per_multiprocessor clock_rate "
+    "memory_clock_rate memory_bus_width pci_bus_id pci_device_id pci_domain_id".split()
+)
+
+
+class CapabilityGate(Rule):
+    """
+    Tests of the compute capability, of the card's name, and reads of properties an MLU lacks.
+
+    ## What it changes
+    Nothing; the call itself is renamed by MLU101. MLU major numbers are 3, 5 and 6, so a comparison made for CUDA decides wrongly.
+
+    ## Before
+        import torch
+
+        fast = torch.cuda.get_device_capability()[0] >= 8
+
+    ## Finding
+    At the comparison: the capability number has no CUDA meaning on an MLU.
+
+    ## Left alone
+    Code that only prints the capability or the name.
+
+    ## Source
+    torch_mlu r2.4_develop, torch_mlu/csrc/utils/common.cpp:39-48 (major numbers), torch_mlu/csrc/python/Module.cpp:985-999 (properties).
+    """
+
+    code = "MLU903"
+    name = "capability-gate"
+    severity = Severity.WARNING
+    safety = Safety.MANUAL
+    topics = ("advice",)
+
+    def visit_Compare(self, node: ast.Compare, unit: Unit) -> Iterator[Finding]:
+        """Comparisons whose side comes from get_device_capability, or a card's name in get_device_name."""
+        sides = [node.left, *node.comparators]
+        numbers = any(isinstance(n, ast.Constant) and isinstance(n.value, (int, float)) for s in sides for n in ast.walk(s))
+        if numbers and any(self._comes_from(s, unit, _CAPABILITY, 0) for s in sides):
+            yield self.found(unit, node, "capability")
+            return
+        texts = [n.value for s in sides for n in ast.walk(s) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        if any(_CARD.search(t) for t in texts) and any(self._comes_from(s, unit, _NAMES, 0) for s in sides):
+            yield self.found(unit, node, "card_name")
+        elif any(_ARCH.match(t) for t in texts):
+            yield self.found(unit, node, "arch")
+
+    def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        """`get_device_properties(0).warp_size`."""
+        if node.attr in _ABSENT and self._comes_from(node.value, unit, _PROPERTIES, 0):
+            yield self.found(unit, node, "property", severity=Severity.ERROR, field=node.attr)
+
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """`get_device_properties()` needs its argument on an MLU."""
+        if unit.callee(node) in _PROPERTIES and not node.args and not node.keywords:
+            yield self.found(unit, node, "argument", severity=Severity.ERROR)
+
+    def _comes_from(self, node: ast.AST, unit: Unit, names: tuple[str, ...], depth: int) -> bool:
+        if depth > 3:
+            return False
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call) and unit.callee(inner) in names:
+                return True
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+                owner = unit.index.owner(unit.scope(inner), inner.id)
+                bindings = owner.bindings.get(inner.id, []) if owner else []
+                for binding in bindings:
+                    value = binding.value if binding.kind in ("assign", "loop") else None
+                    if value is None and isinstance(binding.node, ast.Assign):
+                        value = binding.node.value
+                    if value is not None and self._comes_from(value, unit, names, depth + 1):
+                        return True
+        return False

@@ -1,0 +1,108 @@
+"""MLU901: packages that exist for NVIDIA GPUs only."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterator
+
+from mlu_migrate import apimap
+from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.rule import Rule
+from mlu_migrate.unit import Unit
+
+_TORCH = "torch"  # kind of the rows that are no CUDA package but must fit the plugin
+# Import names that a CPU build brings too: importing them says nothing about CUDA.
+_BOTH = frozenset(("faiss", "tensorflow", "dgl", "onnxruntime", "spconv", "gpustat"))
+
+
+@functools.cache
+def packages() -> dict[str, dict[str, str]]:
+    """Import name -> row of tables/packages.toml."""
+    out: dict[str, dict[str, str]] = {}
+    for row in apimap.read("packages", "package"):
+        if row["kind"] != _TORCH:
+            for module in row.get("modules", ()):
+                if module not in _BOTH:
+                    out.setdefault(module, row)
+    return out
+
+
+class CudaPackage(Rule):
+    """
+    Imports of packages that exist for NVIDIA GPUs only.
+
+    ## What it changes
+    Nothing. Each package is told once a file, with what to use instead. An import behind an availability test is an error: on an MLU
+    the test becomes true and the import runs.
+
+    ## Before
+        import torch
+
+        if torch.cuda.is_available():
+            import flash_attn
+
+    ## Finding
+    At `import flash_attn`: the branch becomes live on an MLU, where the package cannot be installed.
+
+    ## Left alone
+    The import, its fallback and everything that uses the package. An import that is caught by `except ImportError` is only an info.
+
+    ## Source
+    mlu_migrate/tables/packages.toml, one source a row.
+    """
+
+    code = "MLU901"
+    name = "cuda-package"
+    severity = Severity.ERROR
+    safety = Safety.MANUAL
+    topics = ("advice",)
+
+    def visit_Import(self, node: ast.Import, unit: Unit) -> Iterator[Finding]:
+        """`import flash_attn`."""
+        for alias in node.names:
+            yield from self._tell(unit, alias, alias.name, node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
+        """`from flash_attn import f`."""
+        if node.module and not node.level:
+            yield from self._tell(unit, node, node.module, node)
+
+    def _tell(self, unit: Unit, node: ast.AST, module: str, statement: ast.stmt) -> Iterator[Finding]:
+        parts = module.split(".")
+        root = next((".".join(parts[:n]) for n in (1, 2) if ".".join(parts[:n]) in packages()), parts[0])
+        row = packages().get(root)
+        if root == "apex" and isinstance(statement, ast.ImportFrom):
+            return  # MLU404 tells each name
+        if row is None or root in unit.facts.exports:  # a package of the project with the same name
+            return
+        seen: set[str] = unit.memo.setdefault("cuda_package.seen", set())  # type: ignore[assignment]
+        if root in seen:
+            return
+        seen.add(root)
+        if _caught(unit, statement):
+            kind, severity = "caught", Severity.INFO
+        elif _gated(unit, statement):
+            kind, severity = "live", Severity.ERROR
+        else:
+            kind, severity = "needed", Severity.ERROR
+        if row["kind"] in ("monitor", "engine") and severity is Severity.ERROR and kind != "live":
+            severity = Severity.WARNING
+        zh = row.get("instead_zh", row["instead"])
+        yield self.found(unit, node, kind, severity=severity, package=root, instead=row["instead"], instead_zh=zh, source=row["source"])
+
+
+def _caught(unit: Unit, node: ast.AST) -> bool:
+    child = node
+    for outer in unit.ancestors(node):
+        if isinstance(outer, ast.Try) and child in outer.body:
+            for handler in outer.handlers:
+                names = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
+                if any(n is None or ast.unparse(n) in ("ImportError", "ModuleNotFoundError", "Exception") for n in names):
+                    return True
+        child = outer
+    return False
+
+
+def _gated(unit: Unit, node: ast.AST) -> bool:
+    return any(isinstance(outer, ast.If) and unit.flow.asks_availability(outer.test) for outer in unit.ancestors(node))

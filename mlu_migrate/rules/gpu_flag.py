@@ -1,0 +1,63 @@
+"""MLU908: options of other libraries that ask for an NVIDIA GPU."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.rule import Rule
+from mlu_migrate.unit import Unit, argument, is_text
+
+_ATTENTION = ("flash_attention_2", "flash_attention_3")
+
+
+class GpuFlag(Rule):
+    """
+    Arguments by which a library is told to use an NVIDIA GPU or a CUDA-only kernel.
+
+    ## What it changes
+    Nothing: the word belongs to the library, which may know the MLU under another one or not at all.
+
+    ## Before
+        from transformers import AutoModel
+
+        model = AutoModel.from_pretrained(name, attn_implementation="flash_attention_2")
+
+    ## Finding
+    At the argument: flash-attention is a CUDA kernel; use `attn_implementation="sdpa"`.
+
+    ## Left alone
+    `"gpu"` is never rewritten.
+
+    ## Source
+    torch_mlu r2.4_develop, torch_mlu/backends/mlu/__init__.py:145-265 (scaled_dot_product_attention has fused kernels); for Lightning
+    and ONNX Runtime the lists of accelerators and execution providers in their documentation.
+    """
+
+    code = "MLU908"
+    name = "gpu-flag"
+    severity = Severity.WARNING
+    safety = Safety.MANUAL
+    topics = ("advice",)
+
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """Keywords of calls."""
+        for keyword in node.keywords:
+            if keyword.arg == "attn_implementation" and is_text(keyword.value, *_ATTENTION):
+                yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
+            elif keyword.arg == "accelerator" and is_text(keyword.value, "gpu", "cuda"):
+                yield self.found(unit, keyword.value, "accelerator")
+            elif keyword.arg == "use_flash_attention_2" and getattr(keyword.value, "value", None) is True:
+                yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
+            elif keyword.arg in ("load_in_8bit", "load_in_4bit") and getattr(keyword.value, "value", None) is True:
+                yield self.found(unit, keyword, "quantised", severity=Severity.ERROR, option=keyword.arg)
+        init = argument(node, "optim")
+        if is_text(init) and "8bit" in init.value:  # type: ignore[union-attr]
+            assert init is not None
+            yield self.found(unit, init, "quantised", severity=Severity.ERROR, option=init.value)  # type: ignore[attr-defined]
+
+    def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """ONNX Runtime's provider names."""
+        if node.value in ("CUDAExecutionProvider", "TensorrtExecutionProvider") and not unit.is_docstring(node):
+            yield self.found(unit, node, "provider", provider=str(node.value))

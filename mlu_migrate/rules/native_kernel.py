@@ -1,0 +1,109 @@
+"""MLU902: CUDA kernels and the building of them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from mlu_migrate.model import Edit, Finding, Safety, Severity
+from mlu_migrate.rule import Rule
+from mlu_migrate.unit import Unit, argument
+
+_BASE = "torch.utils.cpp_extension"
+_BUILDERS = {f"{_BASE}.CUDAExtension", f"{_BASE}.load", f"{_BASE}.load_inline"}
+_KERNEL = re.compile(r"__global__|__device__|#include\s*<cuda|cudaStream_t|asm volatile|\.version \d+\.\d+\s+\.target sm_")
+
+
+class NativeKernel(Rule):
+    """
+    CUDA sources and calls that compile them.
+
+    ## What it changes
+    A `CUDAExtension` whose sources are plainly all C++ becomes an `MLUExtension`. Everything else is told: `.cu` files have to be
+    written again in BangC (`.mlu`), no translator exists.
+
+    ## Before
+        from torch.utils.cpp_extension import load
+
+        ops = load("ops", ["ops.cpp", "ops_kernel.cu"], extra_cuda_cflags=["-O3"])
+
+    ## Finding
+    At `load`: the kernel files named have to be ported.
+
+    ## Left alone
+    Keywords, file names and kernel text.
+
+    ## Source
+    torch_mlu r2.4_develop, torch_mlu/utils/cpp_extension.py:791-840 (MLUExtension), 998-1030 (`.mlu` sources).
+    """
+
+    code = "MLU902"
+    name = "native-kernel"
+    severity = Severity.ERROR
+    safety = Safety.SAFE
+    topics = ("advice",)
+
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """CUDAExtension, load, load_inline."""
+        name = unit.callee(node)
+        if name not in _BUILDERS:
+            return
+        leaf = name.rpartition(".")[2]
+        sources = argument(node, "sources", 1)
+        files = [e.value for e in getattr(sources, "elts", ()) if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+        complete = isinstance(sources, (ast.List, ast.Tuple)) and len(files) == len(sources.elts)
+        kernels = [f for f in files if f.endswith((".cu", ".cuh"))]
+        if leaf == "CUDAExtension" and complete and files and not kernels and not argument(node, "extra_compile_args"):
+            edits = _to_mlu_extension(unit, node)
+            if edits:
+                yield self.found(unit, node.func, "cpp_only", edits, severity=Severity.INFO)
+                return
+        if leaf == "load" and complete and files and not kernels and not argument(node, "with_cuda"):
+            return  # C++ only: torch's own loader serves
+        if leaf == "load_inline" and argument(node, "cuda_sources") is None:
+            return
+        text = ", ".join(kernels) if kernels else "-"
+        yield self.found(unit, node.func, "kernels" if kernels else "unknown_sources", safety=Safety.MANUAL, call=leaf, files=text)
+
+    def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        """`torch.utils.cpp_extension.CUDA_HOME`."""
+        if node.attr == "CUDA_HOME" and unit.name(node) == f"{_BASE}.CUDA_HOME":
+            yield from self._home(node, unit)
+
+    def visit_Name(self, node: ast.Name, unit: Unit) -> Iterator[Finding]:
+        """`CUDA_HOME` imported from cpp_extension."""
+        if node.id == "CUDA_HOME" and isinstance(node.ctx, ast.Load) and unit.name(node) == f"{_BASE}.CUDA_HOME":
+            yield from self._home(node, unit)
+
+    def _home(self, node: ast.AST, unit: Unit) -> Iterator[Finding]:
+        if not unit.memo.get("native.home"):
+            unit.memo["native.home"] = True
+            yield self.found(unit, node, "home", safety=Safety.MANUAL, severity=Severity.WARNING)
+
+    def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """CUDA source text in a string."""
+        if isinstance(node.value, str) and len(node.value) > 60 and _KERNEL.search(node.value) and not unit.is_docstring(node):
+            start = unit.start(node)
+            line_end = unit.source.starts[node.lineno] if node.lineno < len(unit.source.starts) else len(unit.data)
+            span = (start, min(unit.end(node), line_end - 1))
+            yield self.found(unit, span, "text", safety=Safety.MANUAL)
+
+
+def _to_mlu_extension(unit: Unit, node: ast.Call) -> tuple[Edit, ...]:
+    """Rename the call and its import, where the name comes from one plain from-import on a line of its own."""
+    func = node.func
+    if not isinstance(func, ast.Name) or func.id != "CUDAExtension":
+        return ()
+    for statement in unit.index.nodes[ast.ImportFrom]:
+        if statement.module != _BASE or statement.level:
+            continue
+        for alias in statement.names:
+            if alias.name == "CUDAExtension" and alias.asname is None:
+                others = [a for a in statement.names if a is not alias and a.name != "BuildExtension"]
+                if others or b"#" in unit.data[unit.start(statement) : unit.end(statement)]:
+                    return ()
+                names = ", ".join("MLUExtension" if a is alias else unit.text(a) for a in statement.names)
+                text = f"from torch_mlu.utils.cpp_extension import {names}"
+                return (unit.replace(statement, text), unit.replace(func, "MLUExtension"))
+    return ()
