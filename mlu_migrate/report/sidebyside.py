@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -36,11 +37,12 @@ def hunks(file: FileResult, context: int = 2) -> list[list[Row]]:
     if file.output is None:
         return []
     old, new = _lines(file.source), _lines(file.output)
+    spans = list(changes(old, new))
     rows: list[list[Row]] = []
-    last_end = 0
-    for i1, i2, j1, j2 in changes(old, new):
-        start = max(last_end, i1 - context)
-        if not rows or start > last_end or last_end == 0 and not rows:
+    done = 0  # old lines shown so far
+    for number, (i1, i2, j1, j2) in enumerate(spans):
+        start = max(done, i1 - context)
+        if number == 0 or start > done:
             rows.append([])
         rows[-1] += [Row(n + 1, n + 1 + j1 - i1, old[n], old[n]) for n in range(start, i1)]
         for k in range(max(i2 - i1, j2 - j1)):
@@ -53,14 +55,14 @@ def hunks(file: FileResult, context: int = 2) -> list[list[Row]]:
                     new[j1 + k] if right else "",
                 )
             )
-        last_end = min(len(old), i2 + context)
-        rows[-1] += [Row(n + 1, n + 1 + j2 - i2, old[n], old[n]) for n in range(i2, last_end)]
-    merged = _merged(rows)
-    _explain(file, merged)
-    for hunk in merged:
+        following = spans[number + 1][0] if number + 1 < len(spans) else len(old)
+        done = min(i2 + context, following)
+        rows[-1] += [Row(n + 1, n + 1 + j2 - i2, old[n], old[n]) for n in range(i2, done)]
+    _explain(file, rows)
+    for hunk in rows:
         for row in hunk:
             row.old, row.new = shown(row.old), shown(row.new)
-    return merged
+    return rows
 
 
 def shown(text: str) -> str:
@@ -108,23 +110,25 @@ def _meeting(old: list[str], new: list[str], i: int, j: int) -> tuple[int, int] 
             a, b = i + left, j + distance - left
             if a > len(old) or b > len(new):
                 continue
-            if old[a : a + 2] == new[b : b + 2] and (a < len(old) or b == len(new)):
+            if _meets(old, new, a, b):
                 return a, b
     return None
 
 
-def _merged(rows: list[list[Row]]) -> list[list[Row]]:
-    """Neighbouring hunks that touch become one."""
-    found: list[list[Row]] = []
-    for hunk in rows:
-        if not hunk:
-            continue
-        last = found[-1][-1] if found else None
-        if last is not None and last.new_number is not None and hunk[0].new_number == last.new_number + 1:
-            found[-1] += hunk
-        else:
-            found.append(hunk)
-    return found
+def _meets(old: list[str], new: list[str], a: int, b: int) -> bool:
+    """Whether both texts go on alike from here: at their ends, or with an equal line and one like it."""
+    if a == len(old) or b == len(new):
+        return a == len(old) and b == len(new)
+    if old[a] != new[b]:
+        return False
+    if a + 1 == len(old) or b + 1 == len(new):
+        return a + 1 == len(old) and b + 1 == len(new)
+    one, other = old[a + 1], new[b + 1]
+    if one == other:
+        return True
+    head = len(os.path.commonprefix((one, other)))
+    tail = len(os.path.commonprefix((one[head:][::-1], other[head:][::-1])))
+    return 2 * (head + tail) >= max(len(one), len(other))
 
 
 def _explain(file: FileResult, rows: list[list[Row]]) -> None:
