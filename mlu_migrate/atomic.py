@@ -111,10 +111,10 @@ def signals_held() -> Iterator[None]:
 
 def _prepare(path: Path, data: bytes, root: Path | None, mode: int | None, *, durable: bool) -> _Ready:
     target = resolve_inside(path, root) if root is not None else path
-    if root is None and path.is_symlink():
-        target = path.resolve()
     temporary: str | None = None
     try:
+        if root is None and path.is_symlink():
+            target = path.resolve()
         if mode is None:
             mode = _existing_mode(target)
         handle, temporary = tempfile.mkstemp(prefix=_PREFIX, dir=target.parent)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import difflib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -16,7 +14,7 @@ import typer
 from mlu_migrate import __version__
 from mlu_migrate.cliopts import Shared, shared
 from mlu_migrate.model import ExitStatus
-from mlu_migrate.output import PROGRAM, Output, use_safe_streams
+from mlu_migrate.output import PROGRAM, Interrupted, Output, interruptible, use_safe_streams
 
 COMMANDS = (
     "check",
@@ -41,8 +39,8 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
     help="Move PyTorch code from NVIDIA GPUs to Cambricon MLU cards.\n\n"
-    "mlu-migrate PATH... writes a migrated copy beside PATH, with a report in it. See mlu-migrate migrate --help for its "
-    "options. A first word that is no command is a path (./check for a folder called check).",
+    "mlu-migrate PATH... writes a migrated copy beside PATH, with a report in it. See mlu-migrate migrate --help "
+    "for its options. A first word that is no command is a path (./check for a folder called check).",
 )
 
 Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Folders and files.", show_default=False)]
@@ -51,13 +49,13 @@ Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Folders and
 def main(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit status. Never shows a traceback unless asked with -v."""
     use_safe_streams()
-    signal.signal(signal.SIGTERM, _terminate)
     out = Output()
     try:
+        interruptible()
         returned = app(args=_routed(list(arguments)), prog_name=PROGRAM, standalone_mode=False)
         sys.stdout.flush()
         return int(returned or 0)
-    except KeyboardInterrupt:
+    except (Interrupted, KeyboardInterrupt):
         out.error("interrupted")
     except BrokenPipeError:
         # Whoever read our output has seen enough; what is still buffered has nowhere to go.
@@ -78,10 +76,6 @@ def main(arguments: Sequence[str]) -> int:
         else:
             out.error(_with_hint(show(), error))
     return ExitStatus.FAILURE
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _with_hint(message: str, error: Exception) -> str:

@@ -80,7 +80,7 @@ class _State:
             return None
         try:
             with zipfile.ZipFile(self.archive) as file:
-                return file.read(_member(rel))
+                return file.read(_member(rel).filename)
         except (KeyError, OSError, zipfile.BadZipFile):
             return None
 
@@ -169,15 +169,16 @@ def check(place: Path, *, force: bool, merge: bool) -> None:
     state = _read_state(place)
     if state is None:
         raise CopyError(
-            f"{place} exists and holds no report of an earlier run; move it away, choose another place with -o, or use --force"
+            f"{place} exists and holds no report of an earlier run; move it away, choose another place with -o, "
+            "or use --force"
         )
     edited = _edited(place, state)
     if edited and not merge:
         names = ", ".join(printable(name) for name in edited[:5])
         more = f" and {len(edited) - 5} more" if len(edited) > 5 else ""
         raise CopyError(
-            f"{place}: edited by hand since the last run: {names}{more}. Use --merge to bring the new changes into them, "
-            "or --force to refresh the rest and keep them"
+            f"{place}: edited by hand since the last run: {names}{more}. Use --merge to bring the new changes into "
+            "them, or --force to refresh the rest and keep them"
         )
 
 
@@ -245,23 +246,37 @@ def _put(entry: Entry, target: Path, result: FileResult | None, done: Copied, fo
         target.mkdir(exist_ok=True)
         folders.append((target, mode))
         return
+    problem = _unreadable(entry)
+    if problem is not None:
+        done.problems.append(f"{entry.rel}: {problem}")
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if stat.S_ISLNK(entry.mode):
+        os.symlink(os.readlink(entry.path), target)
+    elif result is not None and _was_read(result):
+        target.write_bytes(result.result)
+        if result.output is None:
+            shutil.copystat(entry.path, target)
+        os.chmod(target, mode)
+    else:
+        _copy_file(entry.path, target)
+
+
+def _unreadable(entry: Entry) -> str | None:
+    """
+    Why an entry cannot be copied from where it is, or None. What goes wrong at the other end is no matter of one
+    file.
+    """
     try:
-        if stat.S_ISLNK(entry.mode):
-            os.symlink(os.readlink(entry.path), target)
-        elif result is not None and _was_read(result):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(result.result)
-            if result.output is None:
-                shutil.copystat(entry.path, target)
-            os.chmod(target, mode)
+        if stat.S_ISREG(entry.mode):
+            entry.path.open("rb").close()
         else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _copy_file(entry.path, target)
+            entry.path.lstat()
+    except FileNotFoundError:
+        return "vanished during the run"
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENAMETOOLONG) or error.filename == str(target):
-            raise
-        reason = "vanished during the run" if error.errno == errno.ENOENT else error.strerror or str(error)
-        done.problems.append(f"{entry.rel}: {reason}")
+        return error.strerror or str(error)
+    return None
 
 
 def _copy_file(source: Path, target: Path) -> None:

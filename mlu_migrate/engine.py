@@ -7,8 +7,6 @@ Pure: no file is read or written here, nothing is printed, nothing of the code u
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 import warnings
 from collections.abc import Iterable
 
@@ -59,7 +57,8 @@ def parse(source: Source) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(source.data)
+            # Text where a coding line names another encoding: the bytes are UTF-8 by now, ast would believe the line.
+            return ast.parse(source.data if source.encoding == "utf-8" else source.text)
     except SyntaxError as error:
         tree = parse_newer(source)
         if tree is not None:
@@ -84,14 +83,7 @@ def comments_of(source: Source) -> list[tuple[int, str]]:
     """(line, text) of the comments, if any could be one of ours."""
     if b"mlu:" not in source.data and b"mlu-migrate:" not in source.data:
         return []
-    out: list[tuple[int, str]] = []
-    try:
-        for token in tokenize.tokenize(io.BytesIO(source.data).readline):
-            if token.type == tokenize.COMMENT:
-                out.append((token.start[0], token.string))
-    except (tokenize.TokenError, SyntaxError, IndentationError):
-        pass  # the file parsed; the comments read so far are what there is
-    return out
+    return suppress.comments_of(source.data)
 
 
 def _migrate(source: Source, tree: ast.Module, path: str, settings: Settings, facts: ProjectFacts) -> FileResult:

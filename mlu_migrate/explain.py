@@ -19,6 +19,7 @@ from mlu_migrate.rule import Rule, all_rules
 from mlu_migrate.settings import Settings
 
 WORD = re.compile(r"cuda|nccl|nvtx|cudnn|cublas|nvidia|nvml|gpu", re.IGNORECASE)
+_IGNORE = re.compile(rb"(#[ \t]*mlu(?:-migrate)?):")
 Migrate = Callable[[bytes, Settings], FileResult]
 
 
@@ -152,7 +153,7 @@ def _is_told(mention: Mention, line: int, verdicts: list[Verdict]) -> bool:
 
 def _without_ignores(source: bytes) -> bytes:
     """The source with our comments made inert, byte for byte as long."""
-    return source.replace(b"mlu:", b"mlu;").replace(b"mlu-migrate:", b"mlu-migrate;")
+    return _IGNORE.sub(rb"\1;", source)
 
 
 def _lines(source: bytes) -> list[str]:
@@ -167,20 +168,17 @@ def _lines(source: bytes) -> list[str]:
 
 def _mentions(source: bytes, line: int) -> list[Mention]:
     found: list[Mention] = []
-    try:
-        for token in tokenize.tokenize(io.BytesIO(source).readline):
-            if not token.start[0] <= line <= token.end[0]:
+    for token in suppress.tokens(source):
+        if not token.start[0] <= line <= token.end[0]:
+            continue
+        kind = _kind(tokenize.tok_name[token.type])
+        if kind is None:
+            continue
+        for offset, part in enumerate(token.string.split("\n")):
+            if token.start[0] + offset != line:
                 continue
-            kind = _kind(tokenize.tok_name[token.type])
-            if kind is None:
-                continue
-            for offset, part in enumerate(token.string.split("\n")):
-                if token.start[0] + offset != line:
-                    continue
-                first = token.start[1] if offset == 0 else 0
-                found += [Mention(match[0], first + match.start() + 1, kind) for match in WORD.finditer(part)]
-    except (tokenize.TokenError, SyntaxError, UnicodeError, ValueError):
-        pass
+            first = token.start[1] if offset == 0 else 0
+            found += [Mention(match[0], first + match.start() + 1, kind) for match in WORD.finditer(part)]
     return found
 
 

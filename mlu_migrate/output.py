@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import TextIO
 
 from mlu_migrate.report.layout import width_of_terminal
@@ -13,6 +16,24 @@ from mlu_migrate.report.layout import width_of_terminal
 PROGRAM = "mlu-migrate"
 _BAR = 24
 _PATIENCE = 1.5  # seconds a run may take before it shows how far it is
+
+
+class Interrupted(BaseException):
+    """
+    Somebody wants the run to end: Ctrl-C or TERM. Not an Exception, so that nothing on the way takes it for a
+    fault.
+    """
+
+
+def interruptible() -> None:
+    """Let Ctrl-C and TERM raise Interrupted, so that what is half done is cleared away."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise Interrupted
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGTERM, interrupt)
 
 
 def use_safe_streams() -> None:

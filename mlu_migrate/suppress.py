@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlu_migrate.model import Confidence, Finding, Safety, Severity
@@ -20,6 +20,7 @@ from mlu_migrate.model import Confidence, Finding, Safety, Severity
 CODE = "MLU003"
 KEEP_FILE_LINES = 20  # "near the top": a file that is kept says so before anyone reads it
 
+_LINE_END = re.compile(rb"\r\n|\r|\n")
 _COMMENT = re.compile(
     r"#[ \t]*(?:"
     r"mlu:[ \t]*(?P<word>keep-file|keep|off|on)(?![\w-])"
@@ -140,7 +141,7 @@ def parse(source: bytes, comments: Sequence[tuple[int, str]]) -> Suppressions:
     if not ours:
         return Suppressions()
     joined = _joined_lines(source)
-    last_line = source.count(b"\n") + source.count(b"\r") + 1
+    last_line = len(_LINE_END.findall(source)) + 1
     found: list[Comment] = []
     region: Comment | None = None
     for line, match in ours:
@@ -170,14 +171,27 @@ def comments_of(source: bytes) -> list[tuple[int, str]]:
     """
     if not mentions(source):
         return []
-    found: list[tuple[int, str]] = []
+    return [(token.start[0], token.string) for token in tokens(source) if token.type == tokenize.COMMENT]
+
+
+def tokens(source: bytes) -> Iterator[tokenize.TokenInfo]:
+    """
+    The tokens of Python source, whether its bytes are in the encoding of its coding line or in UTF-8 by now.
+
+    Every line end counts as one line, lone CR too. Ends early, without a word, where the source cannot be tokenised.
+    """
     try:
-        for token in tokenize.tokenize(io.BytesIO(source).readline):
-            if token.type == tokenize.COMMENT:
-                found.append((token.start[0], token.string))
-    except (tokenize.TokenError, SyntaxError, UnicodeError, ValueError):
-        pass
-    return found
+        text = source.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        try:
+            text = source.decode(tokenize.detect_encoding(io.BytesIO(source).readline)[0], "replace")
+        except (SyntaxError, LookupError):
+            text = source.decode("utf-8", "replace")
+    lines = io.StringIO(text.replace("\r\n", "\n").replace("\r", "\n"))
+    try:
+        yield from tokenize.generate_tokens(lines.readline)
+    except (tokenize.TokenError, SyntaxError, ValueError):
+        return
 
 
 def line_ends(source: bytes) -> dict[int, int]:
@@ -199,27 +213,24 @@ def _joined_lines(source: bytes) -> dict[int, int]:
 
     f_string_starts: list[int] = []
     previous_end = 0
-    try:
-        for token in tokenize.tokenize(io.BytesIO(source).readline):
-            name = tokenize.tok_name[token.type]
-            if name == "STRING":
-                join(token.start[0], token.end[0])
-            elif name in ("FSTRING_START", "TSTRING_START"):
-                f_string_starts.append(token.start[0])
-            elif name in ("FSTRING_END", "TSTRING_END") and f_string_starts:
-                join(f_string_starts.pop(), token.end[0])
-            if name in ("NEWLINE", "NL", "COMMENT", "ENCODING", "ENDMARKER", "INDENT", "DEDENT"):
-                previous_end = 0 if name != "COMMENT" else previous_end
-                continue
-            start = token.start[0]
-            if previous_end and start == previous_end + 1 and _ends_in_backslash(token, previous_end, source):
-                join(previous_end, start)
-            previous_end = token.end[0]
-    except (tokenize.TokenError, SyntaxError, UnicodeError, ValueError):
-        return starts
+    for token in tokens(source):
+        name = tokenize.tok_name[token.type]
+        if name == "STRING":
+            join(token.start[0], token.end[0])
+        elif name in ("FSTRING_START", "TSTRING_START"):
+            f_string_starts.append(token.start[0])
+        elif name in ("FSTRING_END", "TSTRING_END") and f_string_starts:
+            join(f_string_starts.pop(), token.end[0])
+        if name in ("NEWLINE", "NL", "COMMENT", "ENDMARKER", "INDENT", "DEDENT"):
+            previous_end = 0 if name != "COMMENT" else previous_end
+            continue
+        start = token.start[0]
+        if previous_end and start == previous_end + 1 and _ends_in_backslash(source, previous_end):
+            join(previous_end, start)
+        previous_end = token.end[0]
     return starts
 
 
-def _ends_in_backslash(token: tokenize.TokenInfo, line: int, source: bytes) -> bool:
-    lines = source.split(b"\n", line)
-    return len(lines) >= line and lines[line - 1].rstrip(b"\r").endswith(b"\\")
+def _ends_in_backslash(source: bytes, line: int) -> bool:
+    lines = _LINE_END.split(source, line)
+    return len(lines) >= line and lines[line - 1].endswith(b"\\")

@@ -91,7 +91,7 @@ def expand(argument: str) -> list[Path]:
     The paths a command line argument means: itself, or what it matches when it is a glob that the shell left alone.
     """
     path = Path(argument)
-    if path.exists() or path.is_symlink() or not glob.has_magic(argument):
+    if os.path.lexists(path) or not glob.has_magic(argument):
         return [path]
     return sorted(Path(item) for item in glob.glob(argument, recursive=True)) or [path]
 

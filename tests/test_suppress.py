@@ -104,3 +104,15 @@ def test_source_that_cannot_be_tokenised_still_gives_its_line_comments() -> None
     data = b"print 'x'  # mlu: keep\n)\n"
     found = suppress.parse(data, [(1, "# mlu: keep")])
     assert found.covers("MLU201", 1, 1)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("coding", ["utf-8", "gbk", "latin-1"])
+def test_encodings_and_line_ends_do_not_matter(newline: str, coding: str) -> None:
+    word = "é" if coding == "latin-1" else "显卡"
+    text = (
+        f"# coding: {coding}\nx = '{word}'; a.cuda()  # mlu: keep {word}\ny = b \\\n  .cuda()  # mlu: keep\nc.cuda()\n"
+    )
+    for data in (text.replace("\n", newline).encode(coding), text.replace("\n", newline).encode()):
+        found = suppress.parse(data, suppress.comments_of(data))
+        assert [found.covers("MLU201", line, line) for line in (1, 2, 3, 4, 5)] == [False, True, True, True, False]

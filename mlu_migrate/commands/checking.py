@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mlu_migrate import addignore, atomic, pipeline
 from mlu_migrate.cliopts import Shared
@@ -42,14 +42,27 @@ def _totals(result: RunResult, lang: str, baselined: int) -> str:
 
 
 def _add_ignores(setup: common.Setup, run: pipeline.Run) -> int:
-    """Write a keep comment at every place a linter would complain about."""
+    """
+    Write a keep comment at every place a linter would complain about.
+
+    Set-up findings (MLU0..) come second: what they ask for may no longer be needed once the rest is kept.
+    """
     out = setup.out
+    first = _write_ignores(run, out, lambda code: not code.startswith("MLU0"))
+    second = _write_ignores(common.look(setup), out, lambda code: True)
+    out.talk(text("check.ignores", setup.settings.lang, count=first[0] + second[0]))
+    return ExitStatus.FAILURE if first[1] or second[1] else ExitStatus.OK
+
+
+def _write_ignores(run: pipeline.Run, out: Output, wanted: Callable[[str], bool]) -> tuple[int, bool]:
+    """How many lines got a comment, and whether something went wrong."""
     failed = False
     written = 0
     for job, file in zip(run.jobs, run.result.files, strict=True):
-        if not job.python or not file.findings:
+        findings = [finding for finding in file.findings if wanted(finding.code)]
+        if not job.python or not findings:
             continue
-        outcome = addignore.add(file.source, file.findings)
+        outcome = addignore.add(file.source, findings)
         for problem in outcome.problems:
             failed = True
             out.error(f"{job.shown}:{problem}")
@@ -61,5 +74,4 @@ def _add_ignores(setup: common.Setup, run: pipeline.Run) -> int:
         except atomic.WriteError as error:
             failed = True
             out.error(str(error))
-    out.talk(text("check.ignores", setup.settings.lang, count=written))
-    return ExitStatus.FAILURE if failed else ExitStatus.OK
+    return written, failed

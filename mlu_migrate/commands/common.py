@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,7 @@ class Setup:
 def prepare(arguments: Sequence[str], shared: Shared, out: Output) -> Setup:
     """Raises Refused for paths, settings or reports that cannot be used."""
     paths = [path for argument in arguments for path in walk.expand(argument)]
-    missing = [f"{path}: no such file or folder" for path in paths if not path.exists()]
+    missing = [f"{path}: no such file or folder" for path in paths if not os.path.exists(path)]
     if missing:
         raise Refused(*missing)
     return Setup(tuple(paths), *_settings(paths[0], shared, out), shared, out)

@@ -70,5 +70,6 @@ def _frame(paper: Paper, finding: Finding, lines: list[str]) -> None:
     marks = max(1, min(columns(quoted[start:end]), room - before))
     paper.raw(f"  {paper.style(f'{number} |', 'dim')} {printable(quoted)}")
     paper.raw(
-        f"  {' ' * len(number)} {paper.style('|', 'dim')} {' ' * before}{paper.style('^' * marks, finding.severity.value)}"
+        f"  {' ' * len(number)} {paper.style('|', 'dim')} {' ' * before}"
+        + paper.style("^" * marks, finding.severity.value)
     )
