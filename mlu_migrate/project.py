@@ -1,8 +1,8 @@
 """
 Facts from the whole tree, gathered in one cheap read-only pass: what one file alone cannot know.
 
-Only top-level statements and class bodies are looked at with `ast`; where values flow is taken from a few patterns over the
-bytes. The result is plain data: it is sent to workers and cached.
+Only top-level statements and class bodies are looked at with `ast`; where values flow is taken from a few patterns
+over the bytes. The result is plain data: it is sent to workers and cached.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _MODULE_BASES = frozenset(
     "Parameter Tensor Function".split()
 )
 # Top names that a project's own file of the same name must not take over, unless it lies at the root of the run.
-_EXTERNAL = frozenset("torch numpy typing collections abc types logging json random copy io enum math time os sys".split())
+_EXTERNAL = frozenset(
+    "torch numpy typing collections abc types logging json random copy io enum math time os sys".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,12 @@ class ProjectFacts:
     modules: Mapping[str, str] = field(default_factory=dict)  # path -> module
     exports: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # module -> name -> canonical torch name
     classes: Mapping[str, tuple[ClassFact, ...]] = field(default_factory=dict)  # class name -> facts
-    functions: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)  # module -> function -> parameters
-    device_params: frozenset[tuple[str, str]] = frozenset()  # (function or class name, parameter) that reaches a device sink
+    functions: Mapping[str, Mapping[str, tuple[str, ...]]] = field(
+        default_factory=dict
+    )  # module -> function -> parameters
+    device_params: frozenset[tuple[str, str]] = (
+        frozenset()
+    )  # (function or class name, parameter) that reaches a device sink
     device_names: frozenset[str] = frozenset()  # variable and attribute names that reach a device sink somewhere
     unknown_cuda_calls: int = 0  # `.cuda()` calls in the tree
     entry_points: tuple[str, ...] = ()  # files run as programs that import torch
@@ -65,7 +71,10 @@ class ProjectFacts:
         return name in self.exports
 
     def own_class(self, name: str) -> ClassFact | None:
-        """The project's class of that name that defines one of the methods above; None if there is none, or several differ."""
+        """
+        The project's class of that name that defines one of the methods above; None if there is none, or several
+        differ.
+        """
         found = self.classes.get(name.rpartition(".")[2], ())
         exact = [c for c in found if f"{c.module}.{c.name}" == name]
         if exact:
@@ -119,7 +128,7 @@ class Collector:
             source = Source(data)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                tree = ast.parse(source.data)
+                tree = ast.parse(source.data if source.encoding == "utf-8" else source.text)
         except (SourceError, SyntaxError, ValueError, RecursionError, MemoryError):
             return
         package = path.endswith("__init__.py")
@@ -131,7 +140,9 @@ class Collector:
             self.provides.add(module)
         self._sinks(source, spans)
 
-    def _body(self, body: list[ast.stmt], module: str, package: bool, spans: list[tuple[int, int, str, tuple[str, ...]]]) -> None:
+    def _body(
+        self, body: list[ast.stmt], module: str, package: bool, spans: list[tuple[int, int, str, tuple[str, ...]]]
+    ) -> None:
         bound = self.bound[module]
         for node in body:
             if isinstance(node, ast.Import):
@@ -163,7 +174,11 @@ class Collector:
                 self._class(node, module, spans)
 
     def _function(
-        self, node: ast.FunctionDef | ast.AsyncFunctionDef, module: str, name: str, spans: list[tuple[int, int, str, tuple[str, ...]]]
+        self,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        module: str,
+        name: str,
+        spans: list[tuple[int, int, str, tuple[str, ...]]],
     ) -> None:
         a = node.args
         params = tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
@@ -175,7 +190,9 @@ class Collector:
         for item in node.body:
             if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 methods.add(item.name)
-                self._function(item, module, node.name if item.name == "__init__" else f"{node.name}.{item.name}", spans)
+                self._function(
+                    item, module, node.name if item.name == "__init__" else f"{node.name}.{item.name}", spans
+                )
             elif isinstance(item, ast.Assign):
                 methods |= {t.id for t in item.targets if isinstance(t, ast.Name)}
         bound = self.bound[module]
@@ -303,7 +320,9 @@ def _classes(raw: list[tuple[str, str, tuple[str, ...], frozenset[str]]]) -> dic
     return {n: tuple(f) for n, f in out.items()}
 
 
-_PLAIN = frozenset("Dataset IterableDataset Enum IntEnum NamedTuple ABC Protocol Generic dict list tuple str int UserDict".split())
+_PLAIN = frozenset(
+    "Dataset IterableDataset Enum IntEnum NamedTuple ABC Protocol Generic dict list tuple str int UserDict".split()
+)
 
 
 def _absolute(module: str, target: str, level: int, package: bool) -> str:
