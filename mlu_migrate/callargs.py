@@ -38,3 +38,12 @@ def keyword_name(unit: Unit, word: ast.keyword, name: str) -> Edit:
     start = unit.start(word)
     assert word.arg is not None
     return Edit(start, start + len(word.arg.encode("utf-8")), name.encode("utf-8"))
+
+
+def quoted(unit: Unit, node: ast.AST, text: str) -> str:
+    """A string literal that may stand where ``node`` stands: inside an f-string it avoids that string's quotes."""
+    for outer in unit.ancestors(node):
+        if isinstance(outer, ast.JoinedStr):
+            opening = unit.text(outer).lstrip("rRfF")
+            return f"'{text}'" if opening.startswith('"') and not opening.startswith('"""') else f'"{text}"'
+    return f'"{text}"'
