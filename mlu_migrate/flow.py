@@ -672,6 +672,8 @@ class Flow:
                 return Use(Proof.SINK, leaf or "")
         elif name == "torch.device" or leaf == "get_device":
             return Use(Proof.SINK, leaf or "")
+        elif leaf == "type" and isinstance(node.func, ast.Attribute) and not node.args:
+            return Use(Proof.SINK, ".type()")  # "torch.cuda.FloatTensor"
         if leaf in ("str", "repr", "lower", "upper", "strip", "split", "partition", "rsplit", "replace", "getattr", "get", "pop"):
             if leaf in ("getattr",) and len(node.args) >= 2 and is_text(node.args[1]):
                 return self._key(node.args[1].value, kind, depth)  # type: ignore[attr-defined]
