@@ -28,7 +28,7 @@ def parse(source: Source) -> ast.Module | None:
         module = cst.parse_module(text)
     except (cst.ParserSyntaxError, RecursionError):
         return None
-    state = _Spans()
+    state = _Spans(module.default_newline)
     module._codegen(state)
     if "".join(state.tokens) != text:
         return None

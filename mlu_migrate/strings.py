@@ -30,8 +30,8 @@ class Piece:
 class _Spans(CodegenState):
     """Prints a libcst node and remembers the character span of each node printed."""
 
-    def __init__(self) -> None:
-        super().__init__(default_indent="    ", default_newline="\n")
+    def __init__(self, newline: str = "\n") -> None:
+        super().__init__(default_indent="    ", default_newline=newline)
         self.length = 0
         self.spans: dict[int, tuple[int, int]] = {}
         self._open: list[int] = []
@@ -74,11 +74,13 @@ def parse_expression(source: bytes) -> tuple[cst.BaseExpression, _Spans]:
     The text is wrapped in parentheses so that it may span lines; raises cst.ParserSyntaxError where libcst refuses it.
     """
     text = source.decode("utf-8")
-    node = cst.parse_expression("(" + text + "\n)")
-    state = _Spans()
+    found = re.search("\r\n|\r|\n", text)
+    newline = found.group() if found else "\n"
+    wrapped = "(" + text + newline + ")"
+    node = cst.parse_expression(wrapped, cst.PartialParserConfig(default_newline=newline))
+    state = _Spans(newline)
     node._codegen(state)
-    printed = "".join(state.tokens)
-    if printed != "(" + text + "\n)":
+    if "".join(state.tokens) != wrapped:
         raise ValueError("libcst prints this expression differently")
     return node, state
 

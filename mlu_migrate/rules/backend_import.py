@@ -50,7 +50,7 @@ class BackendImport(Rule):
         """Add the import if anything applied needs it at run time."""
         if not any(f.code[:4] not in ("MLU0", "MLU6") for f in accepted):
             return
-        if _imported(unit) or any(b"torch_mlu." in e.text for f in accepted for e in f.edits if e.text.startswith(b"from ")):
+        if _imported(unit) or any(b"torch_mlu." in e.text for f in accepted for e in f.edits):
             return
         imports = sorted(_torch_imports(unit), key=lambda n: n.lineno)
         if not imports:

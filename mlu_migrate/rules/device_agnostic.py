@@ -27,13 +27,14 @@ class DeviceAgnostic(Rule):
     ## Before
         from accelerate import Accelerator
 
-        accelerator = Accelerator()
+        if __name__ == "__main__":
+            accelerator = Accelerator()
 
     ## Finding
     At the import: accelerate chooses the MLU when torch_mlu is installed.
 
     ## Left alone
-    Everything.
+    Everything; only files that are run as programs are told.
 
     ## Source
     accelerate 1.0, src/accelerate/utils/imports.py (is_mlu_available); DeepSpeed 0.14, accelerator/mlu_accelerator.py.
@@ -57,7 +58,7 @@ class DeviceAgnostic(Rule):
 
     def _tell(self, unit: Unit, node: ast.AST, module: str) -> Iterator[Finding]:
         root = module.partition(".")[0]
-        if root not in _KNOWS or root in unit.facts.exports or unit.memo.get(f"agnostic.{root}"):
+        if b"__main__" not in unit.data or root not in _KNOWS or root in unit.facts.exports or unit.memo.get(f"agnostic.{root}"):
             return
         unit.memo[f"agnostic.{root}"] = True
         yield self.found(unit, node, "knows", framework=_KNOWS[root])
