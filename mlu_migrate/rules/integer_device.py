@@ -1,0 +1,140 @@
+"""MLU207: devices given as integers."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from mlu_migrate import loading, receivers
+from mlu_migrate.callargs import quoted
+from mlu_migrate.flow import Proof
+from mlu_migrate.model import Confidence, Finding, Safety, Severity
+from mlu_migrate.rule import Rule
+from mlu_migrate.scopes import Binding
+from mlu_migrate.sinks import DEVICE
+from mlu_migrate.unit import Unit, argument
+from mlu_migrate.vendors import is_kept
+
+_NAMED = re.compile(r"(^|_)(rank|gpu|gpu_?id|gpu_?idx|gpu_?index|ordinal|device_?id|device_?idx|device_?index|card)$")
+_COUNTS = frozenset(
+    "int len torch.cuda.current_device torch.distributed.get_rank torch.distributed.get_node_local_rank "
+    "torch.cuda.device_count torch.distributed.get_world_size torch.mlu.current_device".split()
+)
+
+
+class IntegerDevice(Rule):
+    """
+    Devices given as bare integers.
+
+    ## What it changes
+    An integer literal in `.to(1)`, `torch.device(1)`, `device=` and `map_location=` becomes "mlu:1". A variable that is
+    surely an integer is offered with `--unsafe`; one that only looks like it is told.
+
+    ## Before
+        import torch
+
+        x = torch.ones(2).to(1)
+
+    ## After
+        import torch
+        import torch_mlu  # noqa: F401
+
+        x = torch.ones(2).to("mlu:1")
+
+    ## Left alone
+    `.cuda(0)` (becomes `.mlu(0)`), `device_ids=[0]`, ordinals given to `torch.cuda` functions, and every variable: a
+    bare integer means the MLU where torch_mlu registered the accelerator of the process.
+
+    ## Source
+    torch_mlu r2.4_develop, torch_mlu/__init__.py:60 (registers the backend that a bare ordinal means); PyTorch,
+    https://pytorch.org/docs/stable/tensor_attributes.html#torch.device (legacy ordinals).
+    """
+
+    code = "MLU207"
+    name = "integer-device"
+    severity = Severity.INFO
+    safety = Safety.SAFE
+    topics = ("devices",)
+
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """Literals are rewritten one by one."""
+        given = _device_argument(unit, node)
+        if given is None or is_kept(unit, node):
+            return
+        if isinstance(given, ast.Constant) and type(given.value) is int and given.value >= 0:
+            text = quoted(unit, given, f"mlu:{given.value}")
+            yield self.found(unit, given, "literal", unit.replace(given, text), number=str(given.value))
+        elif isinstance(given, (ast.Name, ast.Attribute)):
+            yield from self._variable(node, given, unit)
+
+    def _variable(self, node: ast.Call, given: ast.Name | ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        text = unit.text(given)
+        leaf = given.attr if isinstance(given, ast.Attribute) else given.id
+        known = _is_integer(unit, given, 0)
+        if not known and not _NAMED.search(leaf):
+            return
+        if not known and unit.flow.of(given, DEVICE).proof is Proof.OTHER:
+            return
+        if known and not any(isinstance(a, ast.JoinedStr) for a in unit.ancestors(given)):
+            edit = unit.replace(given, f'f"mlu:{{{text}}}"')
+            yield self.found(unit, given, "known", edit, safety=Safety.UNSAFE, variable=text)
+            return
+        seen: set[str] = unit.memo.setdefault("MLU207.told", set())  # type: ignore[assignment]
+        if text not in seen:
+            seen.add(text)
+            yield self.found(unit, given, "variable", confidence=Confidence.LOW, variable=text)
+
+
+def _device_argument(unit: Unit, node: ast.Call) -> ast.expr | None:
+    """The argument of a call that takes a device and would take a bare ordinal."""
+    name = unit.callee(node)
+    if name == "torch.device":
+        return argument(node, "device", 0) if len(node.args) < 2 else None
+    if name in loading.LOADERS:
+        return loading.given(unit, node)
+    if (name or "").startswith("torch.") and not (name or "").startswith(("torch.cuda.", "torch.mlu.", "torch.utils.")):
+        return argument(node, "device")
+    func = node.func
+    if isinstance(func, ast.Attribute) and func.attr == "to" and unit.uses_torch:
+        if receivers.of(unit, func).kind in ("value", "library") and unit.name(func) is None:
+            return argument(node, "device", 0)
+    return None
+
+
+def _is_integer(unit: Unit, node: ast.expr, depth: int) -> bool:
+    """Whether every value that reaches a name is an integer."""
+    if depth > 5:
+        return False
+    if isinstance(node, ast.Constant):
+        return type(node.value) is int
+    if isinstance(node, ast.Call):
+        return unit.name(node.func) in _COUNTS
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub, ast.Mult, ast.Mod, ast.FloorDiv)):
+        return _is_integer(unit, node.left, depth + 1) and _is_integer(unit, node.right, depth + 1)
+    if isinstance(node, ast.IfExp):
+        return _is_integer(unit, node.body, depth + 1) and _is_integer(unit, node.orelse, depth + 1)
+    if isinstance(node, ast.Name):
+        owner = unit.index.owner(unit.scope(node), node.id)
+        bindings = owner.bindings.get(node.id, []) if owner else []
+        return bool(bindings) and all(_binds_integer(unit, b, depth) for b in bindings)
+    if isinstance(node, ast.Attribute):
+        stores = [a for a in unit.index.attributes.get(node.attr, ()) if isinstance(a.ctx, ast.Store)]
+        return bool(stores) and all(_stores_integer(unit, s, depth) for s in stores)
+    return False
+
+
+def _binds_integer(unit: Unit, binding: Binding, depth: int) -> bool:
+    if binding.kind in ("param", "declare"):
+        annotation = getattr(binding.node, "annotation", None)
+        return isinstance(annotation, ast.Name) and annotation.id == "int"
+    if binding.kind == "loop" and isinstance(binding.value, ast.Call):
+        return unit.name(binding.value.func) == "range"
+    return binding.kind == "assign" and binding.value is not None and _is_integer(unit, binding.value, depth + 1)
+
+
+def _stores_integer(unit: Unit, store: ast.Attribute, depth: int) -> bool:
+    parent = unit.parent(store)
+    if isinstance(parent, ast.AnnAssign):
+        return isinstance(parent.annotation, ast.Name) and parent.annotation.id == "int"
+    return isinstance(parent, ast.Assign) and parent.targets == [store] and _is_integer(unit, parent.value, depth + 1)
