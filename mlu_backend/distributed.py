@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import os
 import sys
 import types
 from datetime import timedelta
@@ -50,7 +49,9 @@ def extension() -> types.ModuleType:
 
 def narrow_float64() -> bool:
     """Whether float64 goes out as float32, which depends on the profile."""
-    return os.environ.get("MLU_EMULATOR_PROFILE", "exact") != "exact"
+    from mlu_backend import cards
+
+    return cards.profile() != "exact"
 
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:

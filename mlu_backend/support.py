@@ -264,7 +264,8 @@ def collect(folder: Path) -> tuple[list[Use], int]:
         for row in json.loads(path.read_text(encoding="utf-8")):
             key = (row["operator"], tuple(row["dtypes"]), row["composite"])
             added[key] = added.get(key, 0) + row["calls"]
-    return [Use(operator, dtypes, calls, composite) for (operator, dtypes, composite), calls in added.items()], len(files)
+    uses = [Use(operator, dtypes, calls, composite) for (operator, dtypes, composite), calls in added.items()]
+    return uses, len(files)
 
 
 def run(env: Mapping[str, str], report: str | None, start: Callable[[dict[str, str]], int]) -> int:

@@ -390,7 +390,8 @@ inline WorkPtr ProcessGroupCNCL::alltoall(Tensors& outputs, Tensors& inputs, con
   auto host_input = at::cat(flat);
   const auto total = std::accumulate(output_splits.begin(), output_splits.end(), int64_t{0});
   auto host_output = at::empty({total}, host_input.options());
-  auto piece = gloo_->alltoall_base(host_output, host_input, output_splits, input_splits, opts);
+  auto given = output_splits; // gloo takes its argument apart
+  auto piece = gloo_->alltoall_base(host_output, host_input, given, input_splits, opts);
   return launch(OpType::ALLTOALL, "cncl:all_to_all", outputs, {piece}, [outputs, host_output, output_splits] {
     const auto parts = host_output.split_with_sizes(output_splits);
     for (size_t i = 0; i < outputs.size(); ++i) {

@@ -132,6 +132,22 @@ class PointToPointWork : public CnclWork {
         timeout_(timeout),
         last_step_(std::move(last_step)) {}
 
+  // A handle may be dropped right after isend, as is usual with streams; gloo would give the transfer up.
+  ~PointToPointWork() override {
+    if (!claimed_.exchange(true)) {
+      std::thread([inner = std::move(inner_), timeout = timeout_, last_step = std::move(last_step_)] {
+        try {
+          inner->wait(timeout);
+          if (last_step) {
+            last_step();
+          }
+        } catch (...) {
+          // Nobody is left to be told.
+        }
+      }).detach();
+    }
+  }
+
   bool isCompleted() override {
     wait_elsewhere();
     return c10d::Work::isCompleted();
