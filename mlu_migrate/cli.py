@@ -90,6 +90,8 @@ def _routed(arguments: list[str]) -> list[str]:
     if not arguments or first in _APP_FLAGS or any(name.endswith("_COMPLETE") for name in os.environ):
         return arguments
     if first in COMMANDS:
+        if first.startswith("parity"):  # has a command line of its own, in which -- means something
+            return [first, "--", *arguments[1:]]
         return ["run", *_shielded(arguments[1:])] if first == "run" else arguments
     if first == "migrate" and not Path("migrate").exists():
         return arguments
@@ -260,28 +262,28 @@ def run(
     return backend.run(context.args, cards, profile, str(support_json) if support_json else support, Output())
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, add_help_option=False)
 def parity(context: typer.Context) -> int:
     """PROJECT [options] -- COMMAND...: run original and migrated program and compare them."""
     return _parity("parity", context.args)
 
 
-@app.command("parity-record", context_settings=_PASS_ON)
+@app.command("parity-record", context_settings=_PASS_ON, add_help_option=False)
 def parity_record(context: typer.Context) -> int:
     """Record a program, here or on a real GPU or card, for a comparison later."""
     return _parity("parity-record", context.args)
 
 
-@app.command("parity-compare", context_settings=_PASS_ON)
+@app.command("parity-compare", context_settings=_PASS_ON, add_help_option=False)
 def parity_compare(context: typer.Context) -> int:
     """Compare two records."""
     return _parity("parity-compare", context.args)
 
 
 def _parity(command: str, arguments: list[str]) -> int:
-    from mlu_migrate.commands import backend
+    from mlu_migrate import parity_args
 
-    return backend.parity(command, arguments, Output())
+    return parity_args.main(command, arguments, Output())
 
 
 @app.command()

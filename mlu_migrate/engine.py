@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from mlu_migrate import edits as edit_tools
 from mlu_migrate import guard, rule, suppress
-from mlu_migrate.model import Edit, FileResult, FileStatus, Finding, Safety
+from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, Safety
 from mlu_migrate.newer import parse as parse_newer
 from mlu_migrate.prefilter import mentions
 from mlu_migrate.project import ProjectFacts
@@ -99,6 +99,8 @@ def _migrate(source: Source, tree: ast.Module, path: str, settings: Settings, fa
         kept = [f for f in found if not shield.covers(f.code, f.line, f.end_line)]
         if settings.kept:
             kept = [f for f in kept if not _is_held(f, settings, current, source, back)]
+        if settings.proven:
+            kept = [_with_evidence(f, settings, current, source, back) for f in kept]
         accepted, waiting = edit_tools.select(f for f in kept if _applies(f, settings))
         finishing = [f for r in rule.all_rules() for f in r.finish(unit, accepted) if settings.wants(f.code)]
         accepted += [f for f in finishing if _applies(f, settings)]
@@ -140,6 +142,16 @@ def _is_held(finding: Finding, settings: Settings, current: Source, source: Sour
     """Whether a baseline holds the finding, which is then neither reported nor rewritten."""
     place = finding if current is source else _moved(finding, current, source, back)
     return (place.code, place.line, place.column) in settings.kept
+
+
+def _with_evidence(
+    finding: Finding, settings: Settings, current: Source, source: Source, back: list[list[Edit]]
+) -> Finding:
+    """A guess that a parity run saw come true is safe."""
+    place = finding if current is source else _moved(finding, current, source, back)
+    if finding.safety is Safety.UNSAFE and (place.path, place.line) in settings.proven:
+        return finding.with_(safety=Safety.SAFE, confidence=Confidence.HIGH)
+    return finding
 
 
 def _deduplicate(findings: Iterable[Finding]) -> list[Finding]:

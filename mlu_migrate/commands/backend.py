@@ -29,13 +29,6 @@ def run(argv: Sequence[str], cards: int | None, profile: str | None, support: st
         return ExitStatus.FAILURE
 
 
-def parity(command: str, arguments: Sequence[str], out: Output) -> int:
-    """``parity``, ``parity-record`` and ``parity-compare``."""
-    from mlu_migrate import parity_args
-
-    return parity_args.main(command, arguments, out)
-
-
 def doctor(as_json: bool, out: Output) -> int:
     """Show what is installed. Works without torch, and says so."""
     try:
