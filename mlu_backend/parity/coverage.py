@@ -253,9 +253,10 @@ def summary(report: dict[str, Any]) -> str:
     """``270 of 312 edits ran``, with what cannot be traced."""
     text = f"{report['exercised']} of {report['edits']} edits ran"
     if report["exercised"] < report["edits"]:
-        text += f"; {report['edits'] - report['exercised']} were not reached"
+        missed = report["edits"] - report["exercised"]
+        text += f"; {missed} {'was' if missed == 1 else 'were'} not reached"
     if report["not_traceable"]:
-        text += f" ({report['not_traceable']} more are outside code that can be traced)"
+        text += f" (outside code that can be traced: {report['not_traceable']} more)"
     return text
 
 

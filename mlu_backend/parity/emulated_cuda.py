@@ -350,7 +350,9 @@ def _copy_names(cuda: Any, mlu: Any) -> None:
         if isinstance(value, types.ModuleType) or (cuda.__name__.endswith("amp") and isinstance(value, type)):
             continue
         if name.endswith(("Tensor", "Storage")) or hasattr(cuda, name):
-            setattr(cuda, name, _of_the_device(value) if isinstance(value, types.FunctionType) else _with_devices(value))
+            setattr(
+                cuda, name, _of_the_device(value) if isinstance(value, types.FunctionType) else _with_devices(value)
+            )
 
 
 def _with_devices(value: Any) -> Any:

@@ -1,0 +1,65 @@
+"""The parity section of the HTML report: a fragment without scripts that fits the page it is put into."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import Any
+
+from mlu_backend.parity import coverage, plots, report
+from mlu_backend.parity.findings import Status, Verdict
+
+_TONE = {Status.MATCH: "info", Status.MISMATCH: "error", Status.NOT_JUDGED: "warning"}
+
+
+def fragment(v: Verdict) -> str:
+    """HTML of one verdict; all text from programs is escaped."""
+    out = [f'<div class="parity {_TONE[v.status]}">']
+    out.append(f'<p class="{_TONE[v.status]}"><strong class="tag">{escape(report.headline(v))}</strong></p>')
+    facts = [*v.reasons, *(t for t in (report.figures(v), v.first_step, v.loss_curve) if t and v.compared)]
+    out.append("<ul>" + "".join(f"<li>{escape(text)}</li>" for text in facts) + "</ul>")
+    if v.first is not None:
+        text = "\n".join([v.first.what, "", *report.first_lines(v.first)])
+        out.append(f"<h3>First divergence</h3><pre>{escape(text)}</pre>")
+    grid = plots.layer_plot(v.layers)
+    if grid:
+        out.append(f"<h3>Error by layer and step</h3>{grid}")
+    curve = plots.loss_plot(v.losses)
+    if curve:
+        out.append(f"<h3>Loss</h3>{curve}")
+    if v.losses:
+        rows = [(r.step, f"{r.reference:.8g}", f"{r.candidate:.8g}", f"{r.error:.1e}") for r in v.losses[:200]]
+        out.append(
+            "<details><summary>Losses in numbers</summary>"
+            + _table(("step", "reference", "candidate", "relative difference"), rows)
+            + "</details>"
+        )
+    if v.worst:
+        rows = [
+            (w["what"], w["step"], f"{w['mean']:.1e}", f"{w['single']:.1e}", f"{w['inputs']:.1e}", f"{w['limit']:.0e}")
+            for w in v.worst
+        ]
+        out.append(
+            "<h3>Worst ten</h3>" + _table(("what", "step", "mean error", "single", "error of inputs", "limit"), rows)
+        )
+    if v.coverage is not None:
+        out.append(f"<h3>Edit coverage</h3><p>{escape(coverage.summary(v.coverage))}</p>")
+        unreached = coverage.unreached_functions(v.coverage)
+        if unreached:
+            rows = [
+                (where, ", ".join(f"line {r['line']} {r['code']}" for r in items)) for where, items in unreached.items()
+            ]
+            out.append(
+                "<details><summary>Edits that were not reached</summary>"
+                + _table(("function", "edits"), rows)
+                + "</details>"
+            )
+    if v.notes:
+        out.append("<h3>Notes</h3><ul>" + "".join(f"<li>{escape(n)}</li>" for n in v.notes) + "</ul>")
+    out.append("</div>")
+    return "".join(out)
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    cells = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
