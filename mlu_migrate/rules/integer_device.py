@@ -64,7 +64,9 @@ class IntegerDevice(Rule):
             return
         if isinstance(given, ast.Constant) and type(given.value) is int and given.value >= 0:
             text = quoted(unit, given, f"mlu:{given.value}")
-            yield self.found(unit, given, "literal", unit.replace(given, text), number=str(given.value))
+            sure = _CUDA.search(unit.data) is not None or _from_torch(unit, node)
+            safety = Safety.SAFE if sure else Safety.UNSAFE  # `inputs.to(0)` and nothing else of CUDA in the file
+            yield self.found(unit, given, "literal", unit.replace(given, text), safety=safety, number=str(given.value))
         elif isinstance(given, (ast.Name, ast.Attribute)):
             yield from self._variable(node, given, unit)
 
@@ -84,6 +86,19 @@ class IntegerDevice(Rule):
         if text not in seen:
             seen.add(text)
             yield self.found(unit, given, "variable", confidence=Confidence.LOW, variable=text)
+
+
+_CUDA = re.compile(rb"cuda|CUDA|nccl|mlu")
+
+
+def _from_torch(unit: Unit, node: ast.Call) -> bool:
+    """Whether the call is torch's own, or a method of what a torch call returned."""
+    current: ast.expr = node
+    while isinstance(current, (ast.Call, ast.Attribute)):
+        if (unit.name(current.func if isinstance(current, ast.Call) else current) or "").startswith("torch."):
+            return True
+        current = current.func if isinstance(current, ast.Call) else current.value
+    return False
 
 
 def _device_argument(unit: Unit, node: ast.Call) -> ast.expr | None:
