@@ -584,7 +584,7 @@ class Flow:
         for binding in bindings:
             if binding.kind == "assign" and binding.value is not None:
                 yield from self._siblings([binding.value], kind)
-                if isinstance(binding.value, (ast.Call, ast.Attribute)):
+                if isinstance(binding.value, (ast.Call, ast.Attribute, ast.BoolOp, ast.IfExp, ast.Subscript, ast.Name)):
                     held = self._holds(binding.value, kind, depth)
                     if held.proof >= Proof.NAMED:
                         yield held

@@ -91,13 +91,22 @@ class IntegerDevice(Rule):
 _CUDA = re.compile(rb"cuda|CUDA|nccl|mlu")
 
 
-def _from_torch(unit: Unit, node: ast.Call) -> bool:
-    """Whether the call is torch's own, or a method of what a torch call returned."""
-    current: ast.expr = node
-    while isinstance(current, (ast.Call, ast.Attribute)):
-        if (unit.name(current.func if isinstance(current, ast.Call) else current) or "").startswith("torch."):
-            return True
-        current = current.func if isinstance(current, ast.Call) else current.value
+def _from_torch(unit: Unit, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is a torch call, or comes from one through methods, operators and variables."""
+    current = node
+    while isinstance(current, (ast.Call, ast.Attribute, ast.Subscript, ast.BinOp)):
+        if isinstance(current, (ast.Call, ast.Attribute)):
+            name = unit.name(current.func if isinstance(current, ast.Call) else current)
+            if name is not None and name.startswith("torch."):
+                return True
+        if isinstance(current, ast.BinOp):
+            current = current.left
+        else:
+            current = current.func if isinstance(current, ast.Call) else current.value
+    if isinstance(current, ast.Name) and depth < 4:
+        owner = unit.index.owner(unit.scope(current), current.id)
+        bindings = owner.bindings.get(current.id, []) if owner else []
+        return any(b.value is not None and b.value is not node and _from_torch(unit, b.value, depth + 1) for b in bindings)
     return False
 
 
