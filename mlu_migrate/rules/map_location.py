@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from mlu_migrate import loading
@@ -15,6 +16,7 @@ from mlu_migrate.unit import Unit
 from mlu_migrate.vendors import is_kept
 
 # Calls that may be made twice: a value that contains another call is not copied.
+_RANK = re.compile(r"(get_)?(local_|global_|node_)?rank")
 _PURE = frozenset(("str", "int", "torch.device", "torch.cuda.current_device", "torch.distributed.get_rank"))
 
 
@@ -189,6 +191,7 @@ def _pure(unit: Unit, node: ast.expr) -> bool:
         if isinstance(inner, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.ListComp)):
             return False
         if isinstance(inner, ast.Call) and unit.name(inner.func) not in _PURE:
-            if not (isinstance(inner.func, ast.Attribute) and inner.func.attr == "format"):
+            leaf = inner.func.attr if isinstance(inner.func, ast.Attribute) else getattr(inner.func, "id", "")
+            if leaf != "format" and not _RANK.fullmatch(leaf):
                 return False
     return True
