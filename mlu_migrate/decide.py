@@ -145,6 +145,9 @@ def _owned_elsewhere(unit: Unit, node: ast.expr) -> bool:
         leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
         owner = unit.name(parent.args[0])
         return leaf in ("getattr", "hasattr", "setattr", "delattr", "object") and under(owner, ("torch",))
+    if isinstance(parent, ast.Subscript) and parent.slice is node:
+        name = unit.name(parent.value) or ""
+        return name.startswith("torch.") and name.endswith("__dict__") or unit.callee(parent.value) == "vars"
     return False
 
 
