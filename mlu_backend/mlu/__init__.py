@@ -17,9 +17,8 @@ import torch
 import torch_mlu
 from torch.types import Device as _Device
 
-from . import _legacy
+from . import _legacy, _visible
 from ._utils import _get_device_index
-from ._visible import parse_visible_devices, uuids_to_ordinals, visible_setting
 
 _MLUC = torch_mlu._MLUC
 _cnrt = _MLUC._cnrt
@@ -245,7 +244,7 @@ def check_error(res: int) -> None:
 
 def _parse_visible_devices() -> list[int] | list[str]:
     """Cards the environment lets this process see: ordinals or UUIDs."""
-    return parse_visible_devices(visible_setting(), 64)
+    return _visible.parse_visible_devices(_visible.visible_setting(), 64)
 
 
 def _raw_device_count_cndev() -> int:
@@ -254,7 +253,7 @@ def _raw_device_count_cndev() -> int:
 
 
 def _transform_uuid_to_ordinals(candidates: list[str], uuids: list[str]) -> list[int]:
-    return uuids_to_ordinals(candidates, uuids)
+    return _visible.uuids_to_ordinals(candidates, uuids)
 
 
 def _raw_device_uuid_cndev() -> list[str] | None:
@@ -377,7 +376,7 @@ def set_stream(stream: Stream | None) -> None:
 class StreamContext:
     """Make a stream current for a block; does nothing for None. A stream of another card makes that card current too."""
 
-    cur_stream: Stream | None
+    cur_stream: Stream | None = None
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream

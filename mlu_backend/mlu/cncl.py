@@ -11,10 +11,16 @@ from typing import Any
 import torch.distributed as dist
 import torch_mlu
 
-__all__ = ["version", "is_cncl_available", "batch_isend_irecv", "ProcessGroupCNCL"]
+__all__ = ["version", "is_cncl_available", "batch_isend_irecv", "ProcessGroupCNCL"]  # noqa: F822
 
 _CNCL_AVAILABLE = True
-ProcessGroupCNCL = torch_mlu._MLUC.ProcessGroupCNCL
+
+
+def __getattr__(name: str) -> Any:
+    """``ProcessGroupCNCL`` is compiled when first asked for."""
+    if name == "ProcessGroupCNCL":
+        return torch_mlu._MLUC.ProcessGroupCNCL
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def version() -> tuple[int, int, int]:

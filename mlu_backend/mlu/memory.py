@@ -18,9 +18,8 @@ from typing import Any
 import torch
 import torch_mlu
 
-from . import _get_device_index, _lazy_init, is_initialized
-from ._flame import flame_graph
-from ._summary import summary
+from . import _flame, _get_device_index, _lazy_init, _summary
+from . import is_initialized as _is_initialized
 
 __all__ = [
     "caching_allocator_alloc",
@@ -86,7 +85,7 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 def empty_cache() -> None:
     """Give back what is cached and unused."""
-    if is_initialized():
+    if _is_initialized():
         _MLUC._mlu_emptyCache()
 
 
@@ -105,7 +104,7 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
     """The statistics of :func:`memory_stats` as nested dictionaries."""
-    if not is_initialized():
+    if not _is_initialized():
         return {}
     return _MLUC._mlu_memoryStats(_get_device_index(device, optional=True))
 
@@ -182,7 +181,7 @@ def memory_snapshot() -> list[dict[str, Any]]:
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """The statistics of a card as a table for people."""
     index = _get_device_index(device, optional=True)
-    return summary(memory_stats(index), index, abbreviated)
+    return _summary.summary(memory_stats(index), index, abbreviated)
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
@@ -250,7 +249,7 @@ def _save_memory_usage(filename: str = "output.svg", snapshot: dict[str, Any] | 
 def _save_drawing(kind: str, filename: str, snapshot: dict[str, Any] | None) -> None:
     from torch.cuda import _memory_viz
 
-    drawing = getattr(_memory_viz, kind)(_snapshot() if snapshot is None else snapshot, format_flamegraph=flame_graph)
+    drawing = getattr(_memory_viz, kind)(_snapshot() if snapshot is None else snapshot, format_flamegraph=_flame.flame_graph)
     with open(filename, "w", encoding="utf-8") as file:
         file.write(drawing)
 

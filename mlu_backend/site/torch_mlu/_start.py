@@ -85,15 +85,13 @@ def finish() -> None:
 
 def _offer_cncl(dist: object) -> None:
     """torch_mlu/mlu/cncl.py:31, 93-133."""
-    from torch_mlu import _MLUC
     from torch_mlu.mlu import cncl
 
+    # ProcessGroupCNCL is not set here: distributed.register() answers for it when it is asked for.
     dist.is_cncl_available = cncl.is_cncl_available  # type: ignore[attr-defined]
     dist.batch_isend_irecv = cncl.batch_isend_irecv  # type: ignore[attr-defined]
     dist.ProcessGroup._set_sequence_number_for_group = cncl._set_sequence_number_for_group  # type: ignore[attr-defined]
     dist.ProcessGroup._get_sequence_number_for_group = cncl._get_sequence_number_for_group  # type: ignore[attr-defined]
-    dist.ProcessGroupCNCL = _MLUC.ProcessGroupCNCL  # type: ignore[attr-defined]
-    _MLUC.ProcessGroupCNCL.__module__ = "torch.distributed.distributed_c10d"
 
 
 def _offer_compilation() -> None:

@@ -8,6 +8,7 @@ metric with ``mlu`` in it is understood when given by keyword (torch_mlu/profile
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -52,10 +53,8 @@ def _apply() -> None:
     profiler.measure_mlu()
 
     def patch(module: Any) -> None:
-        from torch_mlu.profiler import _pattern_matcher
-
-        for name in _LAZY:
-            setattr(module, name, getattr(_pattern_matcher, name))
+        # It puts its classes into torch's module once it is complete.
+        importlib.import_module("torch_mlu.profiler._pattern_matcher")
 
     after_import("torch.profiler._pattern_matcher", patch)
 
@@ -66,12 +65,8 @@ _apply()
 def __getattr__(name: str) -> Any:
     """The patterns need torch.utils.benchmark, which start-up does not pay for."""
     if name in (*_LAZY, "_pattern_matcher"):
-        import importlib
-
         module = importlib.import_module("torch_mlu.profiler._pattern_matcher")
         return module if name == "_pattern_matcher" else getattr(module, name)
     if name == "_utils":
-        import importlib
-
         return importlib.import_module("torch_mlu.profiler._utils")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -114,16 +114,13 @@ def report_all_anti_patterns(
     prof: Any, should_benchmark: bool = False, print_enable: bool = True, json_report_dir: str | None = None
 ) -> None:
     """Print, or write as ``torchtidy_report.json``, what a profile shows, with the patterns above for CUDA's."""
-    names = {
-        "ExtraCUDACopyPattern": ExtraMLUCopyPattern,
-        "FP32MatMulPattern": FP32MatMulPattern,
-        "MatMulDimInFP16Pattern": MatMulDimInFP16Pattern,
-    }
-    before = {name: getattr(theirs, name) for name in names}
+    before = theirs.ExtraCUDACopyPattern
+    theirs.ExtraCUDACopyPattern = ExtraMLUCopyPattern
     try:
-        for name, pattern in names.items():
-            setattr(theirs, name, pattern)
         _report(prof, should_benchmark, print_enable, json_report_dir)
     finally:
-        for name, pattern in before.items():
-            setattr(theirs, name, pattern)
+        theirs.ExtraCUDACopyPattern = before
+
+
+for _pattern in (ExtraMLUCopyPattern, FP32MatMulPattern, MatMulDimInFP16Pattern, report_all_anti_patterns):
+    setattr(theirs, _pattern.__name__, _pattern)

@@ -133,7 +133,7 @@ def fake_set_cublas_allow_tf32(value: bool) -> None:
     )
 
 
-def fake_set_cublas_allow_fp16_reduced_precision_reduction(value: bool, *args: Any) -> None:
+def fake_set_cublas_allow_fp16_reduced_precision_reduction(value: bool) -> None:
     """What ``torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = X`` calls after import: it warns."""
     warnings.warn(
         "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction has no effect on MLU.", stacklevel=2
