@@ -72,7 +72,10 @@ class BackendImport(Rule):
             if last is not None:
                 yield self._insert(unit, last, False)
             return
-        first = accepted[0]
+        needs = [f for f in accepted if f.code[:4] not in ("MLU0", "MLU6") and f.code != "MLU107"]  # types in text do not run
+        if not needs:
+            return
+        first = needs[0]
         entry = ", ".join(unit.facts.entry_points[:3])
         offset = unit.source.starts[first.line - 1]
         span = (offset, offset + len(unit.source.line_bytes(first.line).rstrip()))
