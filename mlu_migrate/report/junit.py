@@ -1,4 +1,4 @@
-"""JUnit XML: one test case a file, a failure for each finding that is left, an error for a file that failed."""
+"""JUnit XML: one test case a file. It fails where there is something to migrate or to do, as a check in CI does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udff
 
 def render(run: RunResult, settings: Settings, lang: str = "en") -> str:
     """
-    The report. Findings below warning, and changes that were made, are no failures.
+    The report. A file fails when it changes, or when a finding of warning or above is left; one that could not be
+    migrated is an error.
     """
     cases = [_case(file, lang) for file in run.files]
     failures = sum(bool(_left(file)) for file in run.files)
@@ -29,7 +30,7 @@ def render(run: RunResult, settings: Settings, lang: str = "en") -> str:
 
 
 def _left(file: FileResult) -> list[Finding]:
-    return [f for f in file.findings if not f.applied and f.severity.rank >= Severity.WARNING.rank]
+    return [f for f in file.findings if f.applied or f.severity.rank >= Severity.WARNING.rank]
 
 
 def _case(file: FileResult, lang: str) -> str:
@@ -44,7 +45,7 @@ def _case(file: FileResult, lang: str) -> str:
     # A test case has one failure: several are not read by all viewers.
     kinds = ", ".join(sorted({f.code for f in left}))
     lines = [f"{place(f)}: {f.code} {f.severity.value} {sentence(f, lang)}" for f in left]
-    message = f"{len(left)} findings left ({kinds})" if len(left) > 1 else lines[0]
+    message = f"{len(left)} findings ({kinds})" if len(left) > 1 else lines[0]
     text = _clean("\n".join(lines)).replace("]]>", "]]]]><![CDATA[>")
     failure = f"<failure type={_attribute(kinds)} message={_attribute(message)}><![CDATA[{text}]]></failure>"
     return f"{name}>{failure}</testcase>\n"

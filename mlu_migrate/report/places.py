@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Iterator
 
+from mlu_migrate.configs.document import Document
 from mlu_migrate.messages import render as words
 from mlu_migrate.model import FileResult, Finding
+from mlu_migrate.notebook_source import Cell, cells
+from mlu_migrate.settings import Settings
 
 
 def sentence(finding: Finding, lang: str) -> str:
@@ -18,14 +22,27 @@ def sentence(finding: Finding, lang: str) -> str:
 
 def file_line(file: FileResult, finding: Finding) -> int:
     """
-    The line of the file, from 1. A finding in a notebook counts its lines in the cell: its edit says where it lies in
-    the file, and one without an edit is put on the first line.
+    The line of the file, from 1. A finding in a notebook counts its lines in the cell; it is looked up in the file,
+    and put on the first line where the file is not at hand.
     """
     if finding.cell is None:
         return finding.line
-    if not finding.edits or not file.source:
+    doc, numbered_cells = _cells(file.source)
+    cell = numbered_cells.get(finding.cell)
+    if cell is None:
         return 1
-    return file.source.count(b"\n", 0, finding.edits[0].start) + 1
+    lines = cell.text.split("\n")
+    at = sum(len(line) + 1 for line in lines[: finding.line - 1]) + finding.column - 1
+    return doc.line_of(cell.starts[at] if at < len(cell.starts) else cell.close)
+
+
+@functools.lru_cache(maxsize=8)
+def _cells(source: bytes) -> tuple[Document, dict[int, Cell]]:
+    doc = Document(source, "", Settings())
+    try:
+        return doc, {cell.number: cell for cell in cells(doc) if not cell.empty}
+    except (ValueError, IndexError):
+        return doc, {}
 
 
 def numbered(findings: Iterable[Finding]) -> Iterator[tuple[Finding, str]]:
