@@ -164,7 +164,7 @@ def migrate_text(
     source: bytes, path: Path, settings: Settings, options: Options, talk: Talk = lambda text: None
 ) -> FileResult:
     """Migrate bytes that came from elsewhere as if they were the file at ``path``, which need not exist."""
-    root = project_root(path.absolute().parent)
+    root = project_root(Path(os.path.abspath(path)).parent)
     rooted = baseline.relative(path, root)
     work = _Work(settings, options, talk, cache.Cache() if options.cache else None, roots=[root])
     target = Target(path, False, "")
@@ -200,7 +200,7 @@ def _gather(
     results: list[FileResult | None] = []
     seen: set[Path] = set()
     for target in targets:
-        root = project_root(target.path.absolute())
+        root = project_root(Path(os.path.abspath(target.path)))
         if root not in work.roots:
             work.roots.append(root)
         if target.directory:
@@ -271,7 +271,9 @@ def _read(path: Path) -> bytes | str:
 
 
 def _learn(work: _Work, jobs: Sequence[Job], targets: Sequence[Target]) -> None:
-    """Facts of each project the run touches, from the cache where nothing changed."""
+    """
+    Facts of each project the run touches, from the cache where nothing changed. Roots and files are absolute here.
+    """
     from mlu_migrate import project
 
     types = tuple(item for item in vars(project).values() if isinstance(item, type) and dataclasses.is_dataclass(item))
@@ -302,7 +304,7 @@ def _learn(work: _Work, jobs: Sequence[Job], targets: Sequence[Target]) -> None:
 
 
 def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], targets: Sequence[Target]) -> list[Path]:
-    own = [job.path for job in jobs if job.root == root and job.python]
+    own = [Path(os.path.abspath(job.path)) for job in jobs if job.root == root and job.python]
     whole = [target for target in targets if target.directory and target.path.resolve() == root.resolve()]
     if whole and work.options.exclude is None and not work.options.extend_exclude and work.options.gitignore:
         return own
@@ -310,8 +312,8 @@ def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], targets: Sequence[
     if len(around) > FACT_FILES:
         work.talk(f"{root}: {len(around)} Python files; only those of this run are looked at for what they define")
         return own
-    places = {os.path.abspath(item.path) for item in around}
-    return [item.path for item in around] + [path for path in own if os.path.abspath(path) not in places]
+    places = {item.path for item in around}
+    return [item.path for item in around] + [path for path in own if path not in places]
 
 
 def _scan(context: object, item: tuple[Path, list[Path]]) -> bytes:

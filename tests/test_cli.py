@@ -499,3 +499,25 @@ def test_an_interrupted_run_leaves_nothing_half_done(project: Path, number: sign
     slow.unlink()
     assert subprocess.run(command, cwd=project.parent, capture_output=True).returncode == 0
     assert not list(project.parent.glob(".project_mlu*"))
+
+
+@pytest.mark.parametrize("path", [".", "../project", "pkg/..", "train.py", "pkg/../train.py", "{absolute}", "-"])
+def test_what_other_files_define_counts_however_the_path_is_written(
+    mlu: Mlu, project: Path, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``Batch.cuda`` is the project's own, so the call of a Batch stays; known only from pkg/batch.py."""
+    (project / "pkg" / "batch.py").write_text("class Batch:\n    def cuda(self):\n        return self\n")
+    source = "from pkg.batch import Batch\nimport torch\n\nb = Batch().cuda()\nx = torch.ones(1).cuda()\n"
+    (project / "train.py").write_text(source)
+    if path == "-":
+        done = subprocess.run(
+            [sys.executable, "-m", "mlu_migrate", "-", "--stdin-filename", "train.py"],
+            input=source.encode(),
+            capture_output=True,
+            cwd=project,
+        )
+        result = done.stdout.decode()
+    else:
+        result = mlu(path.format(absolute=project), "--diff", cwd=project).out
+    assert "+x = torch.ones(1).mlu()" in result or "\nx = torch.ones(1).mlu()" in result
+    assert "Batch().mlu()" not in result

@@ -56,7 +56,7 @@ def _settings(start: Path, shared: Shared, out: Output) -> tuple[Settings, Optio
         if report.kind_of(path) is None:
             raise Refused(f"{path}: a report ends in one of {' '.join(report.SUFFIXES)}")
     try:
-        loaded = shared.load(start.absolute())
+        loaded = shared.load(Path(os.path.abspath(start)))
     except SettingsError as error:
         raise Refused(str(error)) from None
     _check_codes(loaded.settings)
@@ -67,7 +67,7 @@ def _settings(start: Path, shared: Shared, out: Output) -> tuple[Settings, Optio
 
 def settings_for_text(shared: Shared, name: Path, out: Output) -> tuple[Settings, Options]:
     """Settings for source that comes from stdin under a file name, which need not exist."""
-    folder = name.absolute().parent
+    folder = Path(os.path.abspath(name)).parent
     return _settings(folder if folder.is_dir() else Path.cwd(), shared, out)
 
 
