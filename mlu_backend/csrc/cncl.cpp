@@ -12,6 +12,14 @@ PYBIND11_DECLARE_HOLDER_TYPE(T, c10::intrusive_ptr<T>, true)
 namespace py = pybind11;
 using namespace mlu_cncl;
 
+// gloo joins its threads, and one of them may just be dropping a tensor, for which it needs Python's lock.
+ProcessGroupCNCL::~ProcessGroupCNCL() {
+  if (Py_IsInitialized() && PyGILState_Check()) {
+    py::gil_scoped_release unlocked;
+    gloo_.reset();
+  }
+}
+
 namespace {
 
 c10::intrusive_ptr<Backend> make_gloo(

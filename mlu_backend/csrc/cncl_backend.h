@@ -38,6 +38,8 @@ class ProcessGroupCNCL : public Backend {
       bool narrow_double)
       : Backend(rank, size), gloo_(std::move(gloo)), options_(std::move(options)), narrow_double_(narrow_double) {}
 
+  ~ProcessGroupCNCL() override; // cncl.cpp: it has to let go of Python's lock
+
   const std::string getBackendName() const override {
     return "cncl";
   }
