@@ -43,7 +43,7 @@ app = typer.Typer(
     "for its options. A first word that is no command is a path (./check for a folder called check).",
 )
 
-Paths = Annotated[list[str], typer.Argument(metavar="PATH...", help="Folders and files.", show_default=False)]
+Paths = Annotated[list[str], typer.Argument(metavar="PATH", help="Folders and files.", show_default=False)]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -141,12 +141,6 @@ def migrate(
         bool,
         typer.Option("--check", help="Write nothing; exit 1 if anything would change or is left.", show_default=False),
     ] = False,
-    force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Write over an output that is there; keeps hand-edited files.", show_default=False
-        ),
-    ] = False,
     merge: Annotated[
         bool, typer.Option("--merge", help="Merge new changes into hand-edited files of the copy.", show_default=False)
     ] = False,
@@ -163,9 +157,13 @@ def migrate(
     Migrate PATHs: a copy beside each (or at -o), in place (-w), or only shown (--diff, --check). This is what a
     bare PATH means.
     """
+    if shared.add_ignore:
+        from mlu_migrate.commands import checking
+
+        return checking.check(paths, shared, Output(shared.quiet, shared.verbose))
     from mlu_migrate.commands import migrating
 
-    how = migrating.How(output, write, diff, check, force, merge, allow_dirty, stdin_filename)
+    how = migrating.How(output, write, diff, check, shared.force, merge, allow_dirty, stdin_filename)
     return migrating.migrate(paths, how, shared, Output(shared.quiet, shared.verbose))
 
 
@@ -173,16 +171,13 @@ def migrate(
 @shared
 def check(
     paths: Paths,
-    add_ignore: Annotated[
-        bool, typer.Option("--add-ignore", help="Write a keep comment on each line with a finding.", show_default=False)
-    ] = False,
     *,
     shared: Shared,
 ) -> int:
     """Show findings, like a linter; change nothing."""
     from mlu_migrate.commands import checking
 
-    return checking.check(paths, add_ignore, shared, Output(shared.quiet, shared.verbose))
+    return checking.check(paths, shared, Output(shared.quiet, shared.verbose))
 
 
 @app.command()
@@ -237,7 +232,7 @@ def why(
     return asking.why(place, shared, Output(shared.quiet, shared.verbose))
 
 
-@app.command(context_settings=_PASS_ON)
+@app.command(context_settings=_PASS_ON, options_metavar="[OPTIONS] SCRIPT...|-m MODULE...|-- COMMAND...")
 def run(
     context: typer.Context,
     cards: Annotated[

@@ -68,6 +68,12 @@ class Shared:
     baseline: Annotated[
         Path | None, _option("--baseline", metavar="FILE", help="Leave out findings that this file holds.")
     ] = None
+    add_ignore: Annotated[
+        bool, _option("--add-ignore", help="Write a keep comment on each line with a finding; migrate nothing.")
+    ] = False
+    force: Annotated[
+        bool, _option("--force", help="Write over an output that is there; hand-edited files of a copy are kept.")
+    ] = False
     write_baseline: Annotated[bool, _option("--write-baseline", help="Write all findings to the baseline file.")] = (
         False
     )

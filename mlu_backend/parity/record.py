@@ -166,6 +166,9 @@ def main(argv: Sequence[str]) -> int:
     """The command line. Returns the program's status, 124 when it ran out of time, 2 for wrong use."""
     import os
 
+    if list(argv[:1]) in (["-h"], ["--help"]):
+        parser().print_help()
+        return 0
     if "--" not in argv:
         parser().print_usage(sys.stderr)
         print("the program comes after --", file=sys.stderr)

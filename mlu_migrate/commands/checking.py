@@ -13,13 +13,13 @@ from mlu_migrate.outcome import as_linter, status_of
 from mlu_migrate.output import Output
 
 
-def check(arguments: Sequence[str], add_ignore: bool, shared: Shared, out: Output) -> int:
-    """Look at the paths and show what is found; with ``add_ignore`` also write keep comments."""
+def check(arguments: Sequence[str], shared: Shared, out: Output) -> int:
+    """Look at the paths and show what is found; with --add-ignore write keep comments instead."""
     try:
         setup = common.prepare(arguments, shared, out)
         run = common.look(setup)
         result = as_linter(run.result)
-        if add_ignore:
+        if shared.add_ignore:
             return _add_ignores(setup, run)
         common.show(setup, result, setup.options.format or "full")
         common.finish(setup, run, result)
