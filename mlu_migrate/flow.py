@@ -232,6 +232,12 @@ class Flow:
             if known is not None:
                 yield Use(Proof.SINK, one) if known[0] == position else Use(Proof.OTHER, one, Shape.KEEP)
                 return
+        if name in ("functools.partial", "functools.partialmethod") and position > 0:
+            inner = self.unit.name(call.args[0]) or ""
+            bound = kind.calls.get(inner)
+            if bound is not None and bound[0] == position - 1:
+                yield Use(Proof.SINK, inner)
+            return
         leaf = _leaf(call.func)
         if leaf in _ASSERTS and position in (0, 1) and len(call.args) > 1:
             yield self._holds(call.args[1 - position], kind, depth + 1)
