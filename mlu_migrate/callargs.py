@@ -14,9 +14,15 @@ def has_stars(call: ast.Call) -> bool:
 
 
 def first(unit: Unit, call: ast.Call, text: str) -> Edit:
-    """Insert ``text`` as the first argument, right behind the opening parenthesis."""
+    """Insert ``text`` as the first argument; on a line of its own where the first argument has one."""
     at = unit.data.index(b"(", unit.end(call.func)) + 1
-    return Edit(at, at, (text + (", " if call.args or call.keywords else "")).encode())
+    given: list[ast.AST] = [*call.args, *call.keywords]
+    if not given:
+        return Edit(at, at, text.encode())
+    start = min(unit.start(a) for a in given)
+    if _own_line(unit, start) is None or b"\n" not in unit.data[at:start]:
+        return Edit(at, at, (text + ", ").encode())
+    return Edit(start, start, text.encode() + b"," + unit.source.newline + (_own_line(unit, start) or b""))
 
 
 def last(unit: Unit, call: ast.Call, text: str) -> Edit | None:
@@ -25,12 +31,23 @@ def last(unit: Unit, call: ast.Call, text: str) -> Edit | None:
     if not given:
         return first(unit, call, text)
     close = unit.end(call) - 1
-    behind = unit.data[max(unit.end(a) for a in given) : close]
+    final = max(given, key=unit.end)
+    behind = unit.data[unit.end(final) : close]
     if b"#" in behind or b"\\" in behind:
         return None
     at = close - (len(behind) - len(behind.rstrip()))
-    joint = b" " if behind.rstrip().endswith(b",") else b", "
-    return Edit(at, at, joint + text.encode())
+    if not behind.rstrip().endswith(b","):
+        return Edit(at, at, b", " + text.encode())
+    indent = _own_line(unit, unit.start(final))
+    if indent is not None and b"\n" in behind:
+        return Edit(at, at, unit.source.newline + indent + text.encode() + b",")
+    return Edit(at, at, b" " + text.encode())
+
+
+def _own_line(unit: Unit, at: int) -> bytes | None:
+    """The blanks in front of ``at`` if nothing else stands there on its line."""
+    head = unit.data[unit.source.starts[unit.source.line_of(at) - 1] : at]
+    return None if head.strip() else head
 
 
 def keyword_name(unit: Unit, word: ast.keyword, name: str) -> Edit:
