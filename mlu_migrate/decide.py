@@ -147,7 +147,8 @@ def _owned_elsewhere(unit: Unit, node: ast.expr) -> bool:
         return leaf in ("getattr", "hasattr", "setattr", "delattr", "object") and under(owner, ("torch",))
     if isinstance(parent, ast.Subscript) and parent.slice is node:
         name = unit.name(parent.value) or ""
-        return name.startswith("torch.") and name.endswith("__dict__") or unit.callee(parent.value) == "vars"
+        known = name.endswith(("__dict__", ".default_device_backend_map"))
+        return name.startswith("torch.") and known or unit.callee(parent.value) == "vars"
     return False
 
 
