@@ -21,6 +21,10 @@ _SINK = re.compile(
     rb"(?:\.to\(\s*|\bdevice\s*=\s*|\btorch\.device\(\s*|\bmap_location\s*=\s*|\bdevice_type\s*=\s*|set_device\(\s*)"
     rb"((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)(\()?"
 )
+# What only the tree can tell: own methods of these names, aliases of torch modules, star imports.
+_NEEDS_TREE = re.compile(rb"def (?:cuda|is_cuda|mlu|is_mlu)\b|import \*|^\w+\s*=\s*(?:\w+\.)*(?:torch|cuda)\b", re.MULTILINE)
+_IMPORTS = re.compile(rb"^(?:from[ \t]+[.\w]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\r\n(]+)|import[ \t]+[^\r\n]+)", re.MULTILINE)
+_CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^()]*)\)[ \t]*:", re.MULTILINE)
 _UNKNOWN_CALL = re.compile(rb"\w\.cuda\(|\)\.cuda\(|\]\.cuda\(")
 _MODULE_BASES = frozenset(
     "Module Sequential ModuleList ModuleDict LightningModule ScriptModule DataParallel DistributedDataParallel PreTrainedModel "
@@ -124,6 +128,14 @@ class Collector:
         if not INTERESTING.search(data):
             return
         self.unknown += len(_UNKNOWN_CALL.findall(data))
+        if b"__main__" in data and b"torch" in data:
+            self.entries.append(path)
+        if b"torch_mlu" in data:
+            self.provides.add(module)
+        package = path.endswith("__init__.py")
+        if not _NEEDS_TREE.search(data) and not any(not m[1] and not m[3] for m in _SINK.finditer(data)):
+            self._by_pattern(data, module, package)
+            return
         try:
             source = Source(data)
             with warnings.catch_warnings():
@@ -131,14 +143,30 @@ class Collector:
                 tree = ast.parse(source.data if source.encoding == "utf-8" else source.text)
         except (SourceError, SyntaxError, ValueError, RecursionError, MemoryError):
             return
-        package = path.endswith("__init__.py")
         spans: list[tuple[int, int, str, tuple[str, ...]]] = []
         self._body(tree.body, module, package, spans)
-        if b"__main__" in data and b"torch" in data:
-            self.entries.append(path)
-        if b"torch_mlu" in data:
-            self.provides.add(module)
         self._sinks(source, spans)
+
+    def _by_pattern(self, data: bytes, module: str, package: bool) -> None:
+        """Imports and class headers of a file whose functions are of no interest, without parsing it."""
+        bound = self.bound[module]
+        for match in _IMPORTS.finditer(data):
+            text = match[0].decode("utf-8", "replace")
+            try:
+                statement = ast.parse(text.strip()).body[0]
+            except (SyntaxError, ValueError, IndexError):
+                continue
+            self._body([statement], module, package, [])
+        for match in _CLASS.finditer(data):
+            bases = tuple(b.strip() for b in match[2].decode("utf-8", "replace").split(",") if "=" not in b and b.strip())
+            resolved = []
+            for base in bases:
+                head, _, rest = base.partition(".")
+                resolved.append((bound[head] + (f".{rest}" if rest else "")) if head in bound else base)
+            self.raw_classes.append((module, match[1].decode("utf-8", "replace"), tuple(resolved), frozenset()))
+        for match in _SINK.finditer(data):
+            if match[1] and not match[3]:
+                self.device_names.add(match[2].decode("ascii", "replace"))
 
     def _body(
         self, body: list[ast.stmt], module: str, package: bool, spans: list[tuple[int, int, str, tuple[str, ...]]]

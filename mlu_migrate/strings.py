@@ -17,6 +17,13 @@ from libcst._nodes.internal import CodegenState
 _SIMPLE = re.compile(rb"(?P<prefix>[A-Za-z]{0,2})(?P<quote>\"\"\"|'''|\"|')")
 
 
+# A cheap look before a tree is walked: f-strings up to the end of their (possibly triple-quoted) text.
+_HOLE = re.compile(rb"[fF][rR]?[\"']|[rR][fF][\"']")
+_FSTRING = re.compile(
+    rb"(?:[fF][rR]?|[rR][fF])(?:\"\"\".*?\"\"\"|" + rb"'" * 3 + rb".*?" + rb"'" * 3 + rb"|[\"'][^\r\n]*)", re.DOTALL
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A run of literal characters; ``raw`` is what stands between ``start`` and ``end`` in the file."""
@@ -147,6 +154,8 @@ def replace_joined(tree: ast.Module, source: bytes, offset_of, words: re.Pattern
 
     ``offset_of(line, column)`` turns an `ast` position into an offset of ``source``.
     """
+    if not _HOLE.search(source) or not any(words.search(m.group()) for m in _FSTRING.finditer(source)):
+        return
     starts = [0] + [m.end() for m in re.finditer(rb"\r\n|\r|\n", source)]
     for node in ast.walk(tree):
         if not isinstance(node, ast.JoinedStr):

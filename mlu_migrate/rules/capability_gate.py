@@ -14,6 +14,7 @@ _CAPABILITY = ("torch.cuda.get_device_capability", "torch.mlu.get_device_capabil
 _NAMES = ("torch.cuda.get_device_name", "torch.mlu.get_device_name")
 _PROPERTIES = ("torch.cuda.get_device_properties", "torch.mlu.get_device_properties")
 _CARD = re.compile(r"\b(A100|H100|H200|V100|T4|A10|L4|L40|RTX|GTX|TITAN|TESLA|QUADRO|B200|GH200|P100|K80)\b", re.IGNORECASE)
+_ASKS = re.compile(rb"get_device_|sm_\d\d|compute_\d\d")
 _ARCH = re.compile(r"^(sm|compute)_\d{2,3}[a-z]?$")
 # fields of torch's properties that _MLUDeviceProperties lacks (behaviours.md, section 7)
 _ABSENT = frozenset(
@@ -53,6 +54,8 @@ class CapabilityGate(Rule):
 
     def visit_Compare(self, node: ast.Compare, unit: Unit) -> Iterator[Finding]:
         """Comparisons whose side comes from get_device_capability, or a card's name in get_device_name."""
+        if not _ASKS.search(unit.data):
+            return
         sides = [node.left, *node.comparators]
         numbers = any(isinstance(n, ast.Constant) and isinstance(n.value, (int, float)) for s in sides for n in ast.walk(s))
         if numbers and any(self._comes_from(s, unit, _CAPABILITY, 0) for s in sides):
@@ -66,7 +69,7 @@ class CapabilityGate(Rule):
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`get_device_properties(0).warp_size`."""
-        if node.attr in _ABSENT and self._comes_from(node.value, unit, _PROPERTIES, 0):
+        if node.attr in _ABSENT and b"get_device_properties" in unit.data and self._comes_from(node.value, unit, _PROPERTIES, 0):
             yield self.found(unit, node, "property", severity=Severity.ERROR, field=node.attr)
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
@@ -75,7 +78,7 @@ class CapabilityGate(Rule):
             yield self.found(unit, node, "argument", severity=Severity.ERROR)
 
     def _comes_from(self, node: ast.AST, unit: Unit, names: tuple[str, ...], depth: int) -> bool:
-        if depth > 3:
+        if depth > 3 or isinstance(node, (ast.Constant, ast.Lambda, ast.ListComp)):
             return False
         for inner in ast.walk(node):
             if isinstance(inner, ast.Call) and unit.callee(inner) in names:
