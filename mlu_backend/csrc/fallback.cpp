@@ -148,6 +148,9 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
           written.push_back(tensor);
           written_as.push_back(cpu);
         }
+        if (C10_UNLIKELY(facts.reads_requires_grad && tensor.requires_grad())) {
+          cpu.requires_grad_();
+        }
         value = std::move(cpu);
       }
     } else if (value.isTensorList()) {
@@ -226,30 +229,42 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
 }
 
-// Composite kernels stand before a fallback, and for sparse, compressed, quantised and nested tensors they are often the
-// wrong ones: wherever the CPU has a kernel for such a layout, the card's is the boxed one.
-void register_layouts() {
+// A composite kernel stands before a fallback. Where the CPU has a kernel of its own all the same, the card's has to be
+// that one: it gives the CPU's numbers in one step, and for sparse, compressed, quantised and nested tensors the
+// composite one is often wrong.
+void register_kernels() {
   using c10::DispatchKey;
-  constexpr std::pair<DispatchKey, DispatchKey> kLayouts[] = {
+  constexpr std::pair<DispatchKey, DispatchKey> kKeys[] = {
+      {DispatchKey::CPU, DispatchKey::PrivateUse1},
       {DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1},
       {DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1},
       {DispatchKey::QuantizedCPU, DispatchKey::QuantizedPrivateUse1},
       {DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1}};
   auto& dispatcher = c10::Dispatcher::singleton();
   const auto names = dispatcher.getAllOpNames();
-  for (const auto& [cpu, card] : kLayouts) {
-    auto* rest = new torch::Library(torch::Library::IMPL, "_", card, __FILE__, __LINE__);
-    rest->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+  for (const auto& [cpu, card] : kKeys) {
+    const bool dense = card == DispatchKey::PrivateUse1;
+    if (!dense) {
+      auto* rest = new torch::Library(torch::Library::IMPL, "_", card, __FILE__, __LINE__);
+      rest->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    }
     auto* named = new torch::Library(torch::Library::IMPL, "aten", card, __FILE__, __LINE__);
     for (const auto& name : names) {
       if (name.name.rfind("aten::", 0) != 0) {
         continue;
       }
       const auto op = dispatcher.findOp(name);
-      if (op.has_value() && op->hasSchema() && op->hasKernelForDispatchKey(cpu)) {
-        const auto plain = c10::toString(name).substr(6);
-        named->impl(plain.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+      if (!op.has_value() || !op->hasSchema() || !op->hasKernelForDispatchKey(cpu)) {
+        continue;
       }
+      if (dense &&
+          (op->hasKernelForDispatchKey(card) ||
+           !(op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+             op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional)))) {
+        continue;
+      }
+      const auto plain = c10::toString(name).substr(6);
+      named->impl(plain.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
     }
   }
 }

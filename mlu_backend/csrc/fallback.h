@@ -5,7 +5,7 @@
 
 namespace mlu {
 
-void register_layouts();
+void register_kernels();
 
 // Operators the card has kernels for. Others warn once, or raise when the switch is off.
 void set_card_operators(std::vector<std::string> names);

@@ -23,9 +23,11 @@ bool is_compressed(const at::Tensor& tensor) {
 
 at::Tensor make_coo(c10::DispatchKey key, const at::Tensor& like, at::Tensor indices, at::Tensor values) {
   auto made = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(key), like.dtype());
-  coo(made)->raw_resize_(like.sparse_dim(), like.dense_dim(), like.sizes());
-  coo(made)->set_indices_and_values_unsafe(indices, values);
-  coo(made)->set_coalesced(like.is_coalesced());
+  auto* to = coo(made);
+  const auto* from = coo(like);
+  to->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
+  to->set_indices_and_values_unsafe(indices, values);
+  to->set_coalesced(from->coalesced());
   return made;
 }
 
@@ -92,9 +94,10 @@ at::Tensor Aliases::layout_to_mlu(at::Tensor&& result, int card) {
 void Aliases::settle_layout(const at::Tensor& original, const at::Tensor& alias, int card) {
   if (original.is_sparse() && alias.is_sparse()) {
     auto* to = coo(original);
-    to->raw_resize_(alias.sparse_dim(), alias.dense_dim(), alias.sizes());
-    to->set_indices_and_values_unsafe(to_mlu(coo(alias)->indices(), card), to_mlu(coo(alias)->values(), card));
-    to->set_coalesced(alias.is_coalesced());
+    auto* from = coo(alias);
+    to->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
+    to->set_indices_and_values_unsafe(to_mlu(from->indices(), card), to_mlu(from->values(), card));
+    to->set_coalesced(from->coalesced());
   } else if (is_compressed(original) && is_compressed(alias)) {
     auto* from = compressed(alias);
     auto outer = from->compressed_indices(), inner = from->plain_indices(), values = from->values();

@@ -119,7 +119,7 @@ PYBIND11_MODULE(_mlu_core, m) {
   using namespace mlu;
   install_cpu_allocator();
   register_hooks();
-  register_layouts();
+  register_kernels();
 
   m.def("set_device_count", &set_card_count);
   m.def("device_count", &card_count);

@@ -69,6 +69,7 @@ std::unique_ptr<OperatorFacts> read(const c10::OperatorHandle& op) {
   const auto name = full_name(schema);
   const auto& arguments = schema.arguments();
   facts->arguments = arguments.size();
+  facts->reads_requires_grad = name == "aten::_sparse_mm_reduce_impl";
   TORCH_INTERNAL_ASSERT(arguments.size() <= 64, name, " has more than 64 arguments");
   for (size_t i = 0; i < arguments.size(); ++i) {
     const auto* alias = arguments[i].alias_info();

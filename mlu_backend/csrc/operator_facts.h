@@ -14,6 +14,7 @@ struct OperatorFacts {
   uint64_t any_device = 0;  // bit i: the argument may be on the CPU while others are on a card, as on hardware
   uint64_t cpu_results = 0; // bit r: result r is a CPU tensor by contract
   int generator = -1;       // index of the generator argument
+  bool reads_requires_grad = false;  // the kernel itself asks whether an input requires grad
   bool view = false;        // a result aliases an argument that is not written
   std::vector<int> returned;  // for each result the argument it is, or -1
 
