@@ -15,10 +15,10 @@ _INIT = frozenset(("torch.distributed.init_process_group", "torch.distributed.di
 _GROUPS = _INIT | {"torch.distributed.new_group", "torch.distributed.split_group", "torch.distributed.new_subgroups"}
 _MAP = "torch.distributed.Backend.default_device_backend_map"
 _GROUP = frozenset(("torch.distributed.ProcessGroupNCCL", "torch.distributed.distributed_c10d.ProcessGroupNCCL"))
-# What ProcessGroupNCCL and its Options have and ProcessGroupCNCL lacks: rows "ProcessGroupNCCL..." of the table.
+# What ProcessGroupNCCL and its Options have and ProcessGroupCNCL lacks: rows "ProcessGroupNCCL..." of the table
 _LACKING = frozenset(
-    "config global_ranks_in_group group_name split_color split_from _add_ephemeral_timeout _end_time_estimate _group_end "
-    "_group_start _is_initialized _set_default_timeout _start_time_estimate abort comm_split_count deregister_mem_pool "
+    "config global_ranks_in_group group_name split_color split_from _add_ephemeral_timeout _end_time_estimate "
+    "_group_end _group_start _is_initialized _set_default_timeout _start_time_estimate abort comm_split_count deregister_mem_pool "
     "get_build_nccl_version get_runtime_nccl_version perform_nocolor_split register_mem_pool".split()
 )
 
