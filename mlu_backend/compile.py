@@ -223,9 +223,8 @@ def _code_type() -> Any:
     class CodeOnCpu(OutputCode):
         """inductor's compiled code behind a call with tensors on the card; takes a list and empties it."""
 
-        _boxed_call = True
-
         def __init__(self, code: Any, cards: list[int], home: int, draws: bool) -> None:
+            self._boxed_call = True  # on the instance: wrappers copy instance attributes
             self.code = code
             self.cards = cards
             self.home = home

@@ -114,7 +114,8 @@ def ddp_hook_of_ones_own(rank: int, size: int) -> None:
     model = DistributedDataParallel(net().to(torch.device("mlu", rank)), device_ids=[rank])
     seen = []
 
-    def hook(state: object, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    # DDP wants annotations as objects, and here they would be text: it takes a hook without any.
+    def hook(state, bucket):
         seen.append(bucket.index())
         work = dist.all_reduce(bucket.buffer().div_(size), async_op=True)
         return work.get_future().then(lambda future: future.value()[0])
@@ -144,8 +145,9 @@ def fsdp1(rank: int, size: int, strategy: str, use_orig_params: bool) -> None:
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
+    # A module on the CPU cannot be moved by device_id alone: torch refuses to put PrivateUse1 data into a CPU parameter.
     model = FullyShardedDataParallel(
-        net(),
+        net().to(torch.device("mlu", rank)),
         auto_wrap_policy=ModuleWrapPolicy({nn.Sequential}),
         sharding_strategy=ShardingStrategy[strategy],
         device_id=torch.device("mlu", rank),
