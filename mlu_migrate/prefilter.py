@@ -12,7 +12,7 @@ WORDS = re.compile(
     rb"|get_device_capability|pin_memory|is_autocast|accelerator|float64|complex|\.double\(|DeviceType|mlu: |mlu-migrate:"
     rb"|gpu|GPU|\bhpu\b|\bnpu\b|load_inline|\.to\(\d|device\(\d|VISIBLE_DEVICES|attn_implementation|load_in_|8bit|nvcc|nsys|nvprof|accelerate|deepspeed"
     rb"|\bawq\b|causal_conv1d|cudf|cugraph|cuml|dskernels|flashinfer|nvitop|mamba_ssm|py3nvml|sgl_kernel|\bwarp\b|dlpack|torch\.jit"
-    rb"|sparse=True|EmbeddingBag|antialias|divisor_override|scatter_|return_indices|os\.fork|sm_\d\d"
+    rb"|install_requires|extras_require|sparse=True|EmbeddingBag|antialias|divisor_override|scatter_|return_indices|os\.fork|sm_\d\d"
 )
 
 
