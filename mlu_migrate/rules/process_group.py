@@ -19,7 +19,8 @@ _GROUP = frozenset(("torch.distributed.ProcessGroupNCCL", "torch.distributed.dis
 _LACKING = frozenset(
     "config global_ranks_in_group group_name split_color split_from _add_ephemeral_timeout _end_time_estimate "
     "_group_end _group_start _is_initialized _set_default_timeout _start_time_estimate abort comm_split_count "
-    "deregister_mem_pool get_build_nccl_version get_runtime_nccl_version perform_nocolor_split register_mem_pool".split()
+    "deregister_mem_pool get_build_nccl_version get_runtime_nccl_version perform_nocolor_split "
+    "register_mem_pool".split()
 )
 
 
