@@ -144,6 +144,8 @@ def value(doc: Document, start: int, end: int, key: str | None) -> bool:
     text = doc.text[start:end]
     if key is not None and words.key_words(key)[-1:] == ("accelerator",) and text in words.TRAINER_GPU:
         trainer(doc, start, end, key)
+    elif key is not None and words.names_thing(key) and ":gloo" not in text and ":nccl" not in text:
+        return False
     elif words.is_device(text):
         device(doc, start, end, key)
     elif words.is_backend(text):

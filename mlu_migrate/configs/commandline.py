@@ -23,6 +23,11 @@ _SCHEDULERS = frozenset("srun sbatch salloc qsub bsub".split())
 _LAUNCHERS = re.compile(
     r"(?:python|torchrun|accelerate|deepspeed|mpirun|mpiexec|horovodrun|srun|yolo)[\w.]*|.*\.(?:sh|py)"
 )
+# Programs that know nothing of torch: the words they are given are theirs.
+_OTHERS = frozenset(
+    "git grep rg find ls cd mkdir cp mv rm ln sed awk tar unzip cat head tail wget curl rsync scp touch chmod tee diff "
+    "make cmake ninja gcc g++ clang clang++ ffmpeg ffprobe mpv which type hash source kill pkill tmux screen".split()
+)
 _PYTHON = re.compile(r"(?:python|pypy|ipython)[\d.]*")
 _TESTS = frozenset({"[", "[[", "test"})
 _BARE_TOOLS = frozenset(set(words.TOOLS) - {"ncu", "nvcc", "tritonserver", "trtexec"})
@@ -298,6 +303,8 @@ def _container(doc: Document, program: str, arguments: list[Word]) -> None:
 
 def _options(doc: Document, program: str, rest: list[Word]) -> None:
     """Values of options, of ``key=value`` words, and bare ``cuda`` where a program may take it as a device."""
+    if program in _OTHERS and program != "make":
+        return
     takes_bare = _LAUNCHERS.fullmatch(program) is not None
     about = ""
     if program in _TESTS or program == "for":
@@ -316,19 +323,21 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
                 checks.embedded_python(doc, found.start(), found.end())
         elif word.raw.startswith("-") and "=" in word.value:
             key, _, text = word.value.partition("=")
-            _option_value(doc, end - len(text), end, key)
+            _option_value(doc, end - len(text), end, key, program)
         elif pair is not None and (word.assigns is None or word.assigns not in words.environment()):
             offset = start + pair.start(3)
             if not _said(doc, offset):
                 checks.value(doc, offset, start + pair.end(3), pair[1].rsplit(".", 1)[-1])
         elif previous is not None and _OPTION.fullmatch(previous.value):
-            _option_value(doc, start, end, previous.value)
+            _option_value(doc, start, end, previous.value, program)
         elif takes_bare and (words.is_device(word.value) or (about and words.is_backend(word.value))):
             checks.value(doc, start, end, about or None)
         previous = word
 
 
-def _option_value(doc: Document, start: int, end: int, key: str) -> None:
+def _option_value(doc: Document, start: int, end: int, key: str, program: str) -> None:
+    if program in _CONTAINERS and not (words.names_device(key) or words.names_backend(key)):
+        return
     text = doc.text[start:end]
     if len(text) >= 2 and text[0] in "'\"" and text[-1] == text[0]:
         start, end = start + 1, end - 1

@@ -159,6 +159,20 @@ def names_backend(key: str) -> bool:
     return "backend" in key_words(key)
 
 
+# Keys whose values are names people read or look things up by: "cuda" there is a word, whatever the program does.
+_NAMING = frozenset(
+    "name title label labels tag tags topic topics keyword keywords classifiers description category theme author "
+    "branch branches extra extras feature features id group groups folder path dir directory file filename prefix "
+    "suffix stage needs channel channels dependencies packages only except exclude include on runner host url".split()
+)
+
+
+def names_thing(key: str) -> bool:
+    """Whether a key's values are names or labels: ``title``, ``tags``, ``runs-on``, ``output_dir``."""
+    words = key_words(key)
+    return bool(words) and words[-1] in _NAMING and not names_device(key) and not names_backend(key)
+
+
 def is_device(value: str) -> bool:
     """Whether a value is a CUDA device or a comma list of them, and nothing else."""
     return DEVICE_LIST.fullmatch(value) is not None
