@@ -6,7 +6,7 @@ graph passes) runs as for any device, and only the last step is ours: a captured
 ``cpu`` in place of it, compiled by inductor for the CPU, and called with CPU tensors over the same memory
 (``csrc/retarget.cpp``). Nothing is copied at run time.
 
-``register()`` puts this behind ``torch.compile``'s default backend for graphs with a tensor on ``mlu``; other graphs
+``register()`` puts this behind inductor, the default backend, for graphs with a tensor on ``mlu``; other graphs
 and other backends (eager, aot_eager) are untouched. Numbers come from the card's generator: a graph that draws any
 seeds the CPU's generator from it for the length of the call, so ``torch.mlu.manual_seed`` repeats a run, with other
 numbers than eager mode draws, as inductor does on every device.
@@ -14,40 +14,71 @@ numbers than eager mode draws, as inductor does on every device.
 
 from __future__ import annotations
 
+import functools
+import importlib.abc
+import importlib.util
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 DEVICE = "mlu"
 
 
 def register() -> None:
-    """Let ``torch.compile``'s default backend take graphs on ``mlu``; further calls do nothing."""
-    wrapper = torch._TorchCompileInductorWrapper
-    original = wrapper.__call__
+    """Let inductor, ``torch.compile``'s default backend, take graphs on ``mlu``; further calls do nothing."""
+    name = "torch._inductor.compile_fx"
+    if name in sys.modules:
+        _take_over(sys.modules[name])
+    elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+        # inductor takes a second to import and most programs never do.
+        sys.meta_path.insert(0, _AfterImport(name))
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Calls ``_take_over`` once the module it waits for has been imported, and leaves the finding to others."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _take_over(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+def _take_over(compile_fx: Any) -> None:
+    """Wrap the entry point of ``torch._inductor.compile_fx``, which its callers look up at each call."""
+    original = compile_fx.compile_fx
     if getattr(original, "handles_mlu", False):
         return
 
-    def compile_graph(self: Any, model_: Any, inputs_: Any, *, config_patches: dict[str, Any] | None = None) -> Any:
-        if not _on_mlu(model_, inputs_):
-            return original(self, model_, inputs_, config_patches=config_patches)
-        from torch._functorch import config as functorch_config
-        from torch._inductor.compile_fx import compile_fx
+    def compile_graph(model_: Any, example_inputs_: Sequence[Any], *rest: Any, **options: Any) -> Any:
+        if rest or "inner_compile" in options or not _on_mlu(model_, example_inputs_):
+            return original(model_, example_inputs_, *rest, **options)
+        from torch._functorch import config
 
         # The cache of whole compiled functions stores inductor's own results only; that of generated code stays on.
-        with functorch_config.patch(enable_autograd_cache=False):
-            return compile_fx(
-                model_,
-                inputs_,
-                inner_compile=compile_for_cpu,
-                config_patches={**self.config, **(config_patches or {})},
-                compile_region_name=self.name,
-            )
+        with config.patch(enable_autograd_cache=False):
+            return original(model_, example_inputs_, inner_compile=compile_for_cpu, **options)
 
     compile_graph.handles_mlu = True  # type: ignore[attr-defined]
-    wrapper.__call__ = compile_graph
+    compile_fx.compile_fx = functools.wraps(original)(compile_graph)
 
 
 def _is_mlu(value: Any) -> bool:
@@ -78,17 +109,24 @@ def compile_for_cpu(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], 
     ``example_inputs`` are fake tensors and symbolic integers in the order of the graph's inputs. The result is called
     with a list of real ones.
     """
+    from torch._dynamo.utils import detect_fake_mode
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.utils import output_node
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
     results = torch.utils._pytree.tree_leaves(output_node(graph).args)
     cards = [_card(result.meta.get("val")) if isinstance(result, torch.fx.Node) else -1 for result in results]
     draws = _draws_numbers(graph)
     twin = retarget(graph)
     inputs = [_fake_on_cpu(value) for value in example_inputs]
-    _propagate(twin, inputs)
     home = next((card for card in (*cards, *map(_card, example_inputs)) if card >= 0), 0)
-    return _code_type()(compile_fx_inner(twin, inputs, **options), cards, home, draws)
+    mode = detect_fake_mode(inputs) or FakeTensorMode(allow_non_fake_inputs=True)
+    with mock.patch.object(mode, "allow_non_fake_inputs", True):  # constants are real tensors
+        with torch.no_grad():
+            FakeTensorProp(twin, mode=mode).propagate_dont_convert_inputs(*inputs)
+        compiled = compile_fx_inner(twin, inputs, **options)
+    return _code_type()(compiled, cards, home, draws)
 
 
 def _card(value: Any) -> int:
@@ -107,9 +145,6 @@ def retarget(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         known[node] = made
         made.args = torch.fx.node.map_aggregate(made.args, _device_on_cpu)
         made.kwargs = torch.fx.node.map_aggregate(made.kwargs, _device_on_cpu)
-        target = _REPLACED.get(str(made.target))
-        if target is not None:
-            made.target = target()
         if node.op == "call_function" and _changes_device(node):
             # What was a transfer into fresh memory would be no operation at all on one device.
             known[node] = copy.call_function(torch.ops.aten.clone.default, (made,))
@@ -126,12 +161,17 @@ def retarget(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
             if _is_mlu(value):
                 # Constants are copied once, at compile time; a graph holds few and small ones.
                 owner, _, name = node.target.rpartition(".")
-                setattr(twin.get_submodule(owner), name, value.detach().cpu())
+                setattr(twin.get_submodule(owner), name, _copied_to_cpu(value))
     return twin
 
 
-# Operators torch has for PrivateUse1 devices alone, and what the CPU calls the same thing.
-_REPLACED: dict[str, Any] = {}
+def _copied_to_cpu(value: torch.Tensor) -> torch.Tensor:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(value, FakeTensor):
+        return _fake_on_cpu(value)
+    with _disable_current_modes():
+        return value.detach().cpu()
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -173,24 +213,12 @@ def _fake_on_cpu(value: Any) -> Any:
     from torch._subclasses.fake_tensor import FakeTensor
 
     if not isinstance(value, FakeTensor):
-        return value.detach().cpu()
+        return _copied_to_cpu(value)
     mode = value.fake_mode
     suppressed = mode.shape_env.suppress_guards() if mode.shape_env is not None else nullcontext()
     with mode, suppressed:
         twin = torch.empty_strided(value.size(), value.stride(), dtype=value.dtype, device="cpu")
     return twin.requires_grad_(value.requires_grad) if value.is_floating_point() or value.is_complex() else twin
-
-
-def _propagate(graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Give every node the fake CPU value that inductor plans with."""
-    from torch._dynamo.utils import detect_fake_mode
-    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-
-    mode = detect_fake_mode(inputs)
-    if mode is None:
-        mode = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
-    with torch.no_grad():
-        FakeTensorProp(graph, mode=mode).propagate_dont_convert_inputs(*inputs)
 
 
 @contextmanager
@@ -216,9 +244,9 @@ def _code_type() -> Any:
         return _made
     from torch._inductor.output_code import OutputCode
 
-    from mlu_backend import core
+    from mlu_backend import build, core
 
-    run_on_cpu = core.extension().run_on_cpu
+    run_on_cpu = core._load_module("_mlu_retarget", str(build.core_library())).run_on_cpu
 
     class CodeOnCpu(OutputCode):
         """inductor's compiled code behind a call with tensors on the card; takes a list and empties it."""

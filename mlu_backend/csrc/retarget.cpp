@@ -1,4 +1,5 @@
-// Calls code that was compiled for the CPU with tensors of a card: what torch.compile on `mlu` runs.
+// Calls code that was compiled for the CPU with tensors of a card: what torch.compile on `mlu` runs
+// (mlu_backend/compile.py). A Python module of its own inside the library of the device.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -18,7 +19,7 @@ py::object wrapped(at::Tensor tensor) {
 // `inputs` is emptied, as compiled code empties its own list of arguments. Tensors of a card go in as CPU tensors over
 // the same memory; result i comes back as a tensor of card cards[i], or as it is where that is negative. Memory the code
 // asks for is counted on `card`.
-py::list run_on_cpu(const py::object& code, py::list inputs, const std::vector<int>& cards, int card) {
+py::list call_compiled(const py::object& code, py::list inputs, const std::vector<int>& cards, int card) {
   Aliases aliases;
   py::list arguments;
   for (const auto& input : inputs) {
@@ -46,9 +47,8 @@ py::list run_on_cpu(const py::object& code, py::list inputs, const std::vector<i
 }
 
 }  // namespace
-
-void bind_retarget(py::module_& module) {
-  module.def("run_on_cpu", &run_on_cpu, py::arg("code"), py::arg("inputs"), py::arg("cards"), py::arg("card"));
-}
-
 }  // namespace mlu
+
+PYBIND11_MODULE(_mlu_retarget, module) {
+  module.def("run_on_cpu", &mlu::call_compiled, py::arg("code"), py::arg("inputs"), py::arg("cards"), py::arg("card"));
+}
