@@ -45,6 +45,10 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
     if doc.settings.torch_mlu not in row.releases:
         doc.add("MLU601", "release", start, end, args=args)
         return
+    framework = _other_framework(doc)
+    if framework:
+        doc.add("MLU601", "framework", start, end, severity=Severity.INFO, args={**args, "framework": framework})
+        return
     if re.search(rf"(?<![A-Za-z0-9_]){row.mlu}(?![A-Za-z0-9_])", doc.text):
         doc.add("MLU601", "sibling", start, end, severity=Severity.INFO, args=args)
         return
@@ -199,6 +203,13 @@ def toolkit_path(doc: Document, start: int, end: int) -> None:
 def embedded_python(doc: Document, start: int, end: int) -> None:
     """MLU602 for Python code that stands inside a command line."""
     doc.add("MLU602", "embedded-python", start, end, args={"code": doc.text[start:end]})
+
+
+def _other_framework(doc: Document) -> str:
+    """The framework a file works for when it is not torch; empty when torch is spoken of, or none."""
+    where = f"{doc.path}\n{doc.text}"
+    found = words.FRAMEWORK.search(where)
+    return "" if found is None or "torch" in where.lower() else found[0]
 
 
 def _unknown_allocator_keys(value: str) -> str:

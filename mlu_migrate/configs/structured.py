@@ -124,7 +124,7 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
     elif text in words.environment() and lower == "name":
         beside = values.get((*leaf.path[:-1], "value"))
         checks.environment_set(doc, start, end, None if beside is None else doc.text[beside.start : beside.end])
-    elif any(str(part).lower() in _OTHER_LIBRARIES for part in leaf.path) and words.is_device(text):
+    elif words.is_device(text) and _is_of_another_library(doc, leaf):
         doc.add("MLU602", "other-library", start, end, severity=Severity.INFO, args={"key": key or "", "value": text})
     elif checks.value(doc, start, end, key):
         pass
@@ -137,6 +137,12 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
         commandline.environment_words(doc, start, end, passes=_is_environment(lower))
     else:
         _references(doc, start, end)
+
+
+def _is_of_another_library(doc: Document, leaf: Leaf) -> bool:
+    """Whether a key above, or the file's name, says that the device is not torch's."""
+    above = any(str(part).lower() in _OTHER_LIBRARIES for part in leaf.path)
+    return above or words.BOOSTING.search(doc.path.rsplit("/", 1)[-1]) is not None
 
 
 def _parent(path: Path) -> str:

@@ -159,6 +159,12 @@ def names_backend(key: str) -> bool:
     return "backend" in key_words(key)
 
 
+# Frameworks that read the CUDA names themselves. A file that speaks of one and not of torch is left to it.
+FRAMEWORK = re.compile(
+    r"(?i)(?<![a-z])(?:tensorflow|paddle(?:paddle)?|mxnet|jax|keras|mindspore|tritonserver)(?![a-z])"
+)
+BOOSTING = re.compile(r"(?i)(?<![a-z])(?:xgb|xgboost|lightgbm|lgbm|catboost)")
+
 # Keys whose values are names people read or look things up by: "cuda" there is a word, whatever the program does.
 _NAMING = frozenset(
     "name title label labels tag tags topic topics keyword keywords classifiers description category theme author "
