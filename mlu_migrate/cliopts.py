@@ -125,8 +125,7 @@ class Shared:
 
 def shared(command: F) -> F:
     """Give a function with a ``shared: Shared`` parameter the options of that class as keyword parameters."""
-    hints = get_type_hints(command, include_extras=True)
-    own = inspect.signature(command).parameters
+    own = inspect.signature(command, eval_str=True).parameters  # get_type_hints of 3.10 hides Annotated in an Optional
     fields = dataclasses.fields(Shared)
     kinds = get_type_hints(Shared, include_extras=True)
 
@@ -135,9 +134,7 @@ def shared(command: F) -> F:
         return command(**values)
 
     parameters = [
-        parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in own.items()
-        if name != "shared"
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for name, parameter in own.items() if name != "shared"
     ]
     for field in fields:
         parameters.append(
