@@ -44,8 +44,16 @@ def read(name: str, key: str = "row") -> tuple[dict[str, Any], ...]:
 
 
 def _row(raw: dict[str, Any], key: str) -> Row:
-    return Row(raw[key], raw["mlu"], raw["status"], raw["source"], raw.get("note", ""), raw.get("in", "abcdef"),
-               raw.get("policy", ""), raw.get("official", ""))
+    return Row(
+        raw[key],
+        raw["mlu"],
+        raw["status"],
+        raw["source"],
+        raw.get("note", ""),
+        raw.get("in", "abcdef"),
+        raw.get("policy", ""),
+        raw.get("official", ""),
+    )
 
 
 @functools.cache

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mlu_migrate import sinks
-from mlu_migrate import loading
+from mlu_migrate import loading, sinks
 from mlu_migrate.flow import Proof, Shape, Use
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.names import under
@@ -42,7 +41,9 @@ class StringRule(Rule):
         elif use.shape is Shape.KEY:
             yield self._entry(node, unit, use)
         elif use.proof is Proof.OTHER:
-            yield self.found(unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why)
+            yield self.found(
+                unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why
+            )
         elif use.proof is Proof.NONE:
             yield from self._unknown(node, text, unit)
         else:
@@ -64,7 +65,14 @@ class StringRule(Rule):
         edits = self.spelled(node, text, unit)
         if edits is not None:
             yield self.found(
-                unit, node, "unknown", edits, safety=Safety.UNSAFE, severity=Severity.WARNING, confidence=Confidence.LOW, text=text
+                unit,
+                node,
+                "unknown",
+                edits,
+                safety=Safety.UNSAFE,
+                severity=Severity.WARNING,
+                confidence=Confidence.LOW,
+                text=text,
             )
 
     def _new_literal(self, node: ast.expr, unit: Unit) -> bytes:
@@ -110,8 +118,12 @@ class StringRule(Rule):
         if own_line and not indent.strip():
             after = next_line(unit, end)
             if after is not None:
-                return self.found(unit, span, "entry", Edit(after, after, indent + entry + b"," + unit.source.newline), why=use.why)
-            return self.found(unit, span, "entry", Edit(end, end, b"," + unit.source.newline + indent + entry), why=use.why)
+                return self.found(
+                    unit, span, "entry", Edit(after, after, indent + entry + b"," + unit.source.newline), why=use.why
+                )
+            return self.found(
+                unit, span, "entry", Edit(end, end, b"," + unit.source.newline + indent + entry), why=use.why
+            )
         return self.found(unit, span, "entry", Edit(end, end, b", " + entry), why=use.why)
 
 

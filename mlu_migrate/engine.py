@@ -9,9 +9,11 @@ from __future__ import annotations
 import ast
 import warnings
 from collections.abc import Iterable
+from contextlib import closing
 
 from mlu_migrate import edits as edit_tools
-from mlu_migrate import guard, rule, suppress
+from mlu_migrate import audit, guard, rule, suppress
+from mlu_migrate.collecting import held_back
 from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, Safety
 from mlu_migrate.newer import parse as parse_newer
 from mlu_migrate.prefilter import mentions
@@ -36,16 +38,22 @@ def migrate(source: bytes, path: str, settings: Settings, facts: ProjectFacts | 
     around it. The result is FAILED with a reason, and without output, for a file that cannot be read, parsed or
     edited safely.
     """
-    if not mentions(source):
+    if not mentions(source) and not settings.audit:
         return FileResult(path, FileStatus.UNCHANGED, source=source)
-    known = facts or ProjectFacts()
+    with held_back():
+        return _guarded(source, path, settings, facts or ProjectFacts())
+
+
+def _guarded(source: bytes, path: str, settings: Settings, facts: ProjectFacts) -> FileResult:
+    """Parse and migrate; what goes wrong becomes a failed file with a reason."""
     try:
         decoded = Source(source)
         tree = parse(decoded)
     except (SourceError, ParseError) as error:
         return FileResult(path, FileStatus.FAILED, str(error), source)
     try:
-        return _migrate(decoded, tree, path, settings, known)
+        result = _migrate(decoded, tree, path, settings, facts)
+        return audit.added(result, decoded.data) if settings.audit and settings.wants(audit.CODE) else result
     except guard.GuardError as error:
         return FileResult(path, FileStatus.FAILED, f"left as it was: {error}", source)
     except (RecursionError, MemoryError) as error:
@@ -92,31 +100,32 @@ def _migrate(source: Source, tree: ast.Module, path: str, settings: Settings, fa
     back: list[list[Edit]] = []  # edits of the rounds so far, to map places to the input
     for number in range(ROUNDS):
         unit = Unit(current, tree, path, settings, facts)
-        shield = suppress.parse(current.data, comments_of(current))
-        found = [f for f in _deduplicate(rule.run(unit)) if settings.wants(f.code)]
-        if any(f.edits for f in found) and supports_mlu(unit):
-            found = [f.with_(safety=Safety.UNSAFE) if f.safety is Safety.SAFE else f for f in found]
-        kept = [f for f in found if not shield.covers(f.code, f.line, f.end_line)]
-        if settings.kept:
-            kept = [f for f in kept if not _is_held(f, settings, current, source, back)]
-        if settings.proven:
-            kept = [_with_evidence(f, settings, current, source, back) for f in kept]
-        accepted, waiting = edit_tools.select(f for f in kept if _applies(f, settings))
-        finishing = [f for r in rule.all_rules() for f in r.finish(unit, accepted) if settings.wants(f.code)]
-        accepted += [f for f in finishing if _applies(f, settings)]
-        changes = edit_tools.unique(accepted)
-        applied = {id(f) for f in accepted}
-        final = [f.with_(applied=True) if id(f) in applied else f for f in [*kept, *finishing]]
-        if number == 0:
-            report += [f for f in final if id(f) not in {id(w) for w in waiting}]
-            report += rule.unused_ignores(unit, shield) if settings.wants("MLU003") else []
-        else:
-            report += [_moved(f, current, source, back) for f in final if f.applied]
-        if not changes:
-            if number:
-                report += [_moved(f, current, source, back) for f in waiting]
-            break
-        guard.check(unit, changes)
+        with closing(unit):
+            shield = suppress.parse(current.data, comments_of(current))
+            found = [f for f in _deduplicate(rule.run(unit)) if settings.wants(f.code)]
+            if any(f.edits for f in found) and supports_mlu(unit):
+                found = [f.with_(safety=Safety.UNSAFE) if f.safety is Safety.SAFE else f for f in found]
+            kept = [f for f in found if not shield.covers(f.code, f.line, f.end_line)]
+            if settings.kept:
+                kept = [f for f in kept if not _is_held(f, settings, current, source, back)]
+            if settings.proven:
+                kept = [_with_evidence(f, settings, current, source, back) for f in kept]
+            accepted, waiting = edit_tools.select(f for f in kept if _applies(f, settings))
+            finishing = [f for r in rule.all_rules() for f in r.finish(unit, accepted) if settings.wants(f.code)]
+            accepted += [f for f in finishing if _applies(f, settings)]
+            changes = edit_tools.unique(accepted)
+            applied = {id(f) for f in accepted}
+            final = [f.with_(applied=True) if id(f) in applied else f for f in [*kept, *finishing]]
+            if number == 0:
+                report += [f for f in final if id(f) not in {id(w) for w in waiting}]
+                report += rule.unused_ignores(unit, shield) if settings.wants("MLU003") else []
+            else:
+                report += [_moved(f, current, source, back) for f in final if f.applied]
+            if not changes:
+                if number:
+                    report += [_moved(f, current, source, back) for f in waiting]
+                break
+            guard.check(unit, changes)
         result = _spliced(current, changes)
         back.append(changes)
         current = Source(result)

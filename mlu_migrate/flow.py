@@ -1,8 +1,8 @@
 """
 Where a string goes: from the literal outwards through expressions, names, parameters and attributes to a sink.
 
-A literal is decided by the *slot* it lands in (a variable, parameter, attribute, key or return value), and a slot by every
-use it has in the file and, by name, in the project. So all literals that meet in one slot get one decision.
+A literal is decided by the *slot* it lands in (a variable, parameter, attribute, key or return value), and a slot by
+every use it has in the file and, by name, in the project. So all literals that meet in one slot get one decision.
 """
 
 from __future__ import annotations
@@ -113,8 +113,23 @@ class Flow:
             elif isinstance(parent, ast.Attribute):
                 outer = unit.parent(parent)
                 if isinstance(outer, ast.Call) and outer.func is parent:
-                    if parent.attr in ("format", "lower", "upper", "strip", "replace", "rstrip", "lstrip", "split", "partition",
-                                       "removesuffix", "removeprefix", "title", "capitalize", "copy", "rsplit"):
+                    if parent.attr in (
+                        "format",
+                        "lower",
+                        "upper",
+                        "strip",
+                        "replace",
+                        "rstrip",
+                        "lstrip",
+                        "split",
+                        "partition",
+                        "removesuffix",
+                        "removeprefix",
+                        "title",
+                        "capitalize",
+                        "copy",
+                        "rsplit",
+                    ):
                         child, parent = outer, unit.parent(outer)
                         continue
                     if parent.attr in ("append", "extend", "add", "insert"):
@@ -131,7 +146,9 @@ class Flow:
                     yield self._index(parent, child, kind, depth)
                     return
                 outer = unit.parent(parent)
-                if isinstance(outer, ast.Attribute) or not isinstance(parent.slice, (ast.Constant, ast.Slice, ast.UnaryOp, ast.Name)):
+                if isinstance(outer, ast.Attribute) or not isinstance(
+                    parent.slice, (ast.Constant, ast.Slice, ast.UnaryOp, ast.Name)
+                ):
                     return
             elif isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
                 if isinstance(unit.parent(parent), ast.Subscript) and unit.parent(parent).slice is parent:  # type: ignore[union-attr]
@@ -245,15 +262,34 @@ class Flow:
         if kind.name == "device" and name and name.startswith(("torch.cuda.", "torch.mlu.")):
             yield Use(Proof.SINK, name)
             return
-        if kind.name == "device" and isinstance(call.func, ast.Attribute) and leaf in sinks.DEVICE_METHODS and position == 0:
+        if (
+            kind.name == "device"
+            and isinstance(call.func, ast.Attribute)
+            and leaf in sinks.DEVICE_METHODS
+            and position == 0
+        ):
             yield Use(Proof.SINK, f".{leaf}")
             return
-        if leaf in ("str", "list", "tuple", "set", "sorted", "frozenset", "repr", "cast", "deepcopy", "copy") and name in (leaf, None, f"typing.{leaf}", f"copy.{leaf}"):
+        if leaf in (
+            "str",
+            "list",
+            "tuple",
+            "set",
+            "sorted",
+            "frozenset",
+            "repr",
+            "cast",
+            "deepcopy",
+            "copy",
+        ) and name in (leaf, None, f"typing.{leaf}", f"copy.{leaf}"):
             if leaf == "cast" and position == 0:
                 return
             yield from self._uses(call, kind, depth + 1)
             return
-        if leaf in ("startswith", "removeprefix", "split", "partition", "replace", "count", "find", "index") and position == 0:
+        if (
+            leaf in ("startswith", "removeprefix", "split", "partition", "replace", "count", "find", "index")
+            and position == 0
+        ):
             if isinstance(call.func, ast.Attribute):
                 yield self._holds(call.func.value, kind, depth + 1)
             return
@@ -263,7 +299,12 @@ class Flow:
         if name in sinks.PATHS or leaf in ("joinpath", "Path", "CDLL", "import_module"):
             yield Use(Proof.OTHER, "path", Shape.KEEP)
             return
-        if leaf in ("get", "pop", "setdefault", "getenv") and len(call.args) == 2 and position == 1 and is_text(call.args[0]):
+        if (
+            leaf in ("get", "pop", "setdefault", "getenv")
+            and len(call.args) == 2
+            and position == 1
+            and is_text(call.args[0])
+        ):
             yield self._key(call.args[0].value, kind, depth)  # type: ignore[attr-defined]
             yield from self._uses(call, kind, depth + 1)
             return
@@ -327,7 +368,11 @@ class Flow:
         for function, bound in self._targets(call):
             args = function.args
             params = [a.arg for a in (*args.posonlyargs, *args.args)][bound:]
-            chosen = word if word is not None else (params[position] if position is not None and position < len(params) else None)
+            chosen = (
+                word
+                if word is not None
+                else (params[position] if position is not None and position < len(params) else None)
+            )
             if chosen is not None and chosen in (*params, *(a.arg for a in args.kwonlyargs)):
                 yield self._slot(("v", self.unit.index.scopes[function], chosen), kind, depth)
                 return
@@ -338,7 +383,11 @@ class Flow:
             params_known = facts.functions.get(module, {}).get(function_name)
             if params_known is not None:
                 params = [p for p in params_known if p not in ("self", "cls")]
-                chosen = word if word is not None else (params[position] if position is not None and position < len(params) else None)
+                chosen = (
+                    word
+                    if word is not None
+                    else (params[position] if position is not None and position < len(params) else None)
+                )
                 if chosen is not None:
                     if (function_name, chosen) in facts.device_params:
                         yield Use(Proof.SINK, f"{function_name}({chosen})")
@@ -582,7 +631,11 @@ class Flow:
             yield Use(Proof.OTHER, f"named {name}", Shape.KEEP)
         for load in loads:
             test = self.unit.parent(load)
-            if isinstance(test, ast.Compare) and len(test.comparators) == 1 and isinstance(test.ops[0], (ast.Eq, ast.NotEq)):
+            if (
+                isinstance(test, ast.Compare)
+                and len(test.comparators) == 1
+                and isinstance(test.ops[0], (ast.Eq, ast.NotEq))
+            ):
                 yield from self._siblings([test.left, *test.comparators], kind)  # `if kind == "cpu"` elsewhere
             for use in self._uses(load, kind, depth):
                 # The shape belongs to the place of use, not to the literal that flows there.
@@ -599,7 +652,12 @@ class Flow:
             elif binding.kind == "param":
                 yield from self._param(binding, kind)
         exported = slot[0] == "a" or (isinstance(slot[1], Scope) and (slot[1].parent is None or slot[1].is_class))
-        if kind.name == "device" and exported and name in self.unit.facts.device_names and not sinks.says_other(kind, name):
+        if (
+            kind.name == "device"
+            and exported
+            and name in self.unit.facts.device_names
+            and not sinks.says_other(kind, name)
+        ):
             yield Use(Proof.NAMED, f"{name} reaches a device in another file")
 
     def _param(self, binding: Binding, kind: Kind) -> Iterator[Use]:
@@ -611,7 +669,9 @@ class Flow:
 
     def _returned(self, node: ast.Return, kind: Kind, depth: int) -> Use:
         """A function that returns device strings: its name, then where its calls go."""
-        function = next((a for a in self.unit.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+        function = next(
+            (a for a in self.unit.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None
+        )
         if function is None:
             return _NOTHING
         uses: list[Use] = []
@@ -643,7 +703,6 @@ class Flow:
     def _holds(self, node: ast.AST, kind: Kind, depth: int) -> Use:
         if depth > _DEPTH:
             return _NOTHING
-        unit = self.unit
         if isinstance(node, ast.Name):
             return self._slot(self._variable(node), kind, depth)
         if isinstance(node, ast.NamedExpr):
@@ -666,7 +725,9 @@ class Flow:
         if isinstance(node, (ast.Tuple, ast.List)) and node.elts:
             return self._best([self._holds(e, kind, depth + 1) for e in node.elts])
         if isinstance(node, ast.JoinedStr):
-            return self._best([self._holds(v.value, kind, depth + 1) for v in node.values if isinstance(v, ast.FormattedValue)])
+            return self._best(
+                [self._holds(v.value, kind, depth + 1) for v in node.values if isinstance(v, ast.FormattedValue)]
+            )
         if isinstance(node, ast.Call):
             return self._call_holds(node, kind, depth)
         return _NOTHING
@@ -680,7 +741,20 @@ class Flow:
             return Use(Proof.SINK, leaf or "")
         elif leaf == "type" and isinstance(node.func, ast.Attribute) and not node.args:
             return Use(Proof.SINK, ".type()")  # "torch.cuda.FloatTensor"
-        if leaf in ("str", "repr", "lower", "upper", "strip", "split", "partition", "rsplit", "replace", "getattr", "get", "pop"):
+        if leaf in (
+            "str",
+            "repr",
+            "lower",
+            "upper",
+            "strip",
+            "split",
+            "partition",
+            "rsplit",
+            "replace",
+            "getattr",
+            "get",
+            "pop",
+        ):
             if leaf in ("getattr",) and len(node.args) >= 2 and is_text(node.args[1]):
                 return self._key(node.args[1].value, kind, depth)  # type: ignore[attr-defined]
             if leaf in ("get", "pop"):
@@ -703,7 +777,9 @@ class Flow:
 
 
 # unittest and friends: both arguments are compared
-_ASSERTS = frozenset(("assertEqual", "assertNotEqual", "assert_equal", "assertEquals", "assertIs", "eq_", "assertIn", "assertNotIn"))
+_ASSERTS = frozenset(
+    ("assertEqual", "assertNotEqual", "assert_equal", "assertEquals", "assertIs", "eq_", "assertIn", "assertNotIn")
+)
 
 
 def _leaf(node: ast.AST) -> str | None:

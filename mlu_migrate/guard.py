@@ -50,7 +50,9 @@ def _tops(unit: Unit, edits: list[Edit]) -> list[ast.AST | None]:
             continue
         for node in nodes:
             parent = unit.index.parents.get(node)
-            if isinstance(parent, ast.stmt) or not isinstance(parent, (ast.expr, ast.keyword, ast.comprehension, ast.Slice)):
+            if isinstance(parent, ast.stmt) or not isinstance(
+                parent, (ast.expr, ast.keyword, ast.comprehension, ast.Slice)
+            ):
                 candidates.append((unit.start(node), unit.end(node), node))
     candidates.sort(key=lambda c: (c[0], -c[1]))
     position = 0

@@ -19,8 +19,14 @@ _LIMIT = 12  # aliases of aliases; deeper chains are treated as unknown
 class Names:
     """Canonical names of one module's expressions."""
 
-    def __init__(self, index: Index, module: str = "", exports: Mapping[str, Mapping[str, str]] | None = None,
-                 stars: Mapping[str, frozenset[str]] | None = None, is_package: bool = False) -> None:
+    def __init__(
+        self,
+        index: Index,
+        module: str = "",
+        exports: Mapping[str, Mapping[str, str]] | None = None,
+        stars: Mapping[str, frozenset[str]] | None = None,
+        is_package: bool = False,
+    ) -> None:
         self.index = index
         self.module = module
         self.is_package = is_package
@@ -71,7 +77,11 @@ class Names:
         text = node.args[-1].value if node.args and isinstance(node.args[-1], ast.Constant) else None
         if isinstance(text, str) and name == "getattr" and len(node.args) == 2:
             return frozenset(UNKNOWN if r == UNKNOWN else f"{r}.{text}" for r in self.all_of(node.args[0], depth + 1))
-        if isinstance(text, str) and len(node.args) == 1 and self.of(node.func) in ("importlib.import_module", "__import__"):
+        if (
+            isinstance(text, str)
+            and len(node.args) == 1
+            and self.of(node.func) in ("importlib.import_module", "__import__")
+        ):
             return frozenset((text,))
         return frozenset((UNKNOWN,))
 
@@ -96,7 +106,11 @@ class Names:
                 return frozenset((f"{self.module}.{binding.name}" if self.module else f".{binding.name}",))
             return frozenset((UNKNOWN,))
         if binding.kind == "assign" and isinstance(binding.value, (ast.Name, ast.Attribute, ast.IfExp, ast.Call)):
-            target = binding.node.targets[0] if isinstance(binding.node, ast.Assign) else getattr(binding.node, "target", None)
+            target = (
+                binding.node.targets[0]
+                if isinstance(binding.node, ast.Assign)
+                else getattr(binding.node, "target", None)
+            )
             if isinstance(target, ast.Name) or binding.value is not getattr(binding.node, "value", None):
                 return self.all_of(binding.value, depth + 1)
         return frozenset((UNKNOWN,))

@@ -1,5 +1,6 @@
 """
-Files whose syntax is newer than the running Python: libcst reads them, and the new constructs are blanked at equal length.
+Files whose syntax is newer than the running Python: libcst reads them, and the new constructs are blanked at equal
+length.
 
 `except*` becomes `except `, type parameters become spaces, a `type X = Y` statement becomes an assignment, a template
 string an f-string. Every other byte keeps its place, so positions in the tree are positions in the file.
@@ -68,7 +69,11 @@ def _blank(node: cst.CSTNode, text: str, first: int, last: int, out: list[str]) 
         for at in range(match.start(), match.end()):
             out[at] = "_"
         return True
-    if isinstance(node, cst.FormattedString) and not node.start.lower().startswith("rf") and _reuses_quote(node, text, first, last):
+    if (
+        isinstance(node, cst.FormattedString)
+        and not node.start.lower().startswith("rf")
+        and _reuses_quote(node, text, first, last)
+    ):
         inner = node.end
         for at in range(first + len(node.start), last - len(inner)):
             if text[at] not in "\r\n":

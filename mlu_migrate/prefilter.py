@@ -1,21 +1,37 @@
-"""The cheap first question: does a file mention anything a rule could act on? Bytes only, before any parse."""
+"""
+The cheap first question: does a file mention anything a rule could act on? Bytes only, before any parse.
+
+Plain containment of a few dozen words is several times faster here than one alternation, which looks at every byte.
+"""
 
 from __future__ import annotations
 
 import re
 
-# One alternation, case-sensitive where the case carries meaning. `nvidia`, `cu118` and friends serve the advice rules.
-WORDS = re.compile(
-    rb"cuda|CUDA|Cuda|nccl|NCCL|nvtx|cudnn|CUDNN|cublas|CUBLAS|autocast|GradScaler|fork_rng|init_process_group"
-    rb"|torch_mlu|torch\.mlu|apex|nvidia|NVIDIA|pynvml|GPUtil|DataParallel|ProfilerActivity|map_location|torch\.load"
-    rb"|flash_attn|xformers|bitsandbytes|triton|cupy|pycuda|tensorrt|numba|transformer_engine|auto_gptq|cpp_extension"
-    rb"|get_device_capability|pin_memory|is_autocast|accelerator|float64|complex|\.double\(|DeviceType|mlu: |mlu-migrate:"
-    rb"|gpu|GPU|\bhpu\b|\bnpu\b|load_inline|\.to\(\d|device\(\d|VISIBLE_DEVICES|attn_implementation|load_in_|8bit|nvcc|nsys|nvprof|accelerate|deepspeed"
-    rb"|\bawq\b|causal_conv1d|cudf|cugraph|cuml|dskernels|flashinfer|nvitop|mamba_ssm|py3nvml|sgl_kernel|\bwarp\b|dlpack|torch\.jit"
-    rb"|install_requires|extras_require|sparse=True|EmbeddingBag|antialias|divisor_override|scatter_|return_indices|os\.fork|sm_\d\d"
+# Words of CUDA itself: what can be rewritten.
+_NAMES = tuple(
+    b"cuda CUDA Cuda nccl NCCL nvtx cudnn CUDNN autocast GradScaler fork_rng init_process_group torch_mlu torch.mlu "
+    b"ProfilerActivity DeviceType VISIBLE_DEVICES map_location torch.load DataParallel mlu: mlu-migrate:".split()
 )
+# Words of the advice rules.
+_ADVICE = tuple(
+    b"apex nvidia NVIDIA pynvml GPUtil flash_attn xformers bitsandbytes triton cupy pycuda tensorrt transformer_engine "
+    b"auto_gptq cpp_extension load_inline get_device_capability cublas CUBLAS float64 complex128 .double( "
+    b"accelerator= attn_implementation load_in_ 8bit nvcc nsys nvprof accelerate deepspeed awq causal_conv1d "
+    b"cudf cugraph cuml dskernels flashinfer nvitop mamba_ssm py3nvml sgl_kernel import\x20warp dlpack torch.jit sparse=True "
+    b"EmbeddingBag antialias divisor_override scatter_ return_indices os.fork gpu_".split()
+)
+_ORDINAL = re.compile(rb"\.to\(\s*(?:device=)?\d|device\(\d|device=\d|\bsm_\d\d")
+
+# What an f-string must mention for its inside to be worth a second parse (strings.py).
+WORDS = re.compile(rb"cuda|CUDA|nccl|nvtx|cudnn|autocast|torch\.|\bth\.")
 
 
 def mentions(source: bytes) -> bool:
     """Whether the file could hold anything a rule acts on or has advice about."""
-    return WORDS.search(source) is not None
+    return (
+        any(word in source for word in _NAMES)
+        or any(word in source for word in _ADVICE)
+        or (b"device" in source or b".to(" in source or b"sm_" in source)
+        and _ORDINAL.search(source) is not None
+    )

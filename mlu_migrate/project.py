@@ -14,20 +14,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from mlu_migrate.collecting import held_back
 from mlu_migrate.source import Source, SourceError
 
-INTERESTING = re.compile(rb"torch|cuda|nccl|device")
+INTERESTING = (b"torch", b"cuda", b"nccl", b"device")
 _SINK = re.compile(
     rb"(?:\.to\(\s*|\bdevice\s*=\s*|\btorch\.device\(\s*|\bmap_location\s*=\s*|\bdevice_type\s*=\s*|set_device\(\s*)"
     rb"((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)(\()?"
 )
 # What only the tree can tell: own methods of these names, aliases of torch modules, star imports.
-_NEEDS_TREE = re.compile(rb"def (?:cuda|is_cuda|mlu|is_mlu)\b|import \*|^\w+\s*=\s*(?:\w+\.)*(?:torch|cuda)\b", re.MULTILINE)
-_IMPORTS = re.compile(rb"^(?:from[ \t]+[.\w]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\r\n(]+)|import[ \t]+[^\r\n]+)", re.MULTILINE)
+_NEEDS_TREE = re.compile(
+    rb"def (?:cuda|is_cuda|mlu|is_mlu)\b|import \*|^\w+\s*=\s*(?:\w+\.)*(?:torch|cuda)\b", re.MULTILINE
+)
+_IMPORTS = re.compile(
+    rb"^(?:from[ \t]+[.\w]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\r\n(]+)|import[ \t]+[^\r\n]+)", re.MULTILINE
+)
 _CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^()]*)\)[ \t]*:", re.MULTILINE)
 _UNKNOWN_CALL = re.compile(rb"\w\.cuda\(|\)\.cuda\(|\]\.cuda\(")
 _MODULE_BASES = frozenset(
-    "Module Sequential ModuleList ModuleDict LightningModule ScriptModule DataParallel DistributedDataParallel PreTrainedModel "
+    "Module Sequential ModuleList ModuleDict LightningModule ScriptModule DataParallel DistributedDataParallel "
+    "PreTrainedModel "
     "Parameter Tensor Function".split()
 )
 # Top names that a project's own file of the same name must not take over, unless it lies at the root of the run.
@@ -93,12 +99,13 @@ def scan(root: Path, files: Iterable[Path]) -> ProjectFacts:
     Files that cannot be read or parsed are passed over here; the run itself reports them.
     """
     collector = Collector()
-    for path in files:
-        try:
-            relative = path.relative_to(root).as_posix()
-            collector.add(relative, path.read_bytes())
-        except (OSError, ValueError):
-            continue
+    with held_back():
+        for path in files:
+            try:
+                relative = path.relative_to(root).as_posix()
+                collector.add(relative, path.read_bytes())
+            except (OSError, ValueError):
+                continue
     return collector.facts()
 
 
@@ -125,7 +132,7 @@ class Collector:
         module = ".".join(parts)
         self.modules[path] = module
         self.bound.setdefault(module, {})
-        if not INTERESTING.search(data):
+        if not any(word in data for word in INTERESTING):
             return
         self.unknown += len(_UNKNOWN_CALL.findall(data))
         if b"__main__" in data and b"torch" in data:
@@ -158,7 +165,9 @@ class Collector:
                 continue
             self._body([statement], module, package, [])
         for match in _CLASS.finditer(data):
-            bases = tuple(b.strip() for b in match[2].decode("utf-8", "replace").split(",") if "=" not in b and b.strip())
+            bases = tuple(
+                b.strip() for b in match[2].decode("utf-8", "replace").split(",") if "=" not in b and b.strip()
+            )
             resolved = []
             for base in bases:
                 head, _, rest = base.partition(".")

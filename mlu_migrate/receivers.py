@@ -9,15 +9,35 @@ from mlu_migrate.model import Edit
 from mlu_migrate.sinks import FOREIGN
 from mlu_migrate.unit import Unit
 
-# Libraries whose objects have `.to(device)` but none of the methods torch_mlu generates (tensor, module, storage, PackedSequence).
-TO_ONLY = frozenset(("torch_geometric", "transformers", "torchtext", "tensordict", "pytorch3d", "diffusers", "detectron2"))
+# Libraries whose objects have `.to(device)` but none of the methods torch_mlu generates (tensor, module, storage,
+# PackedSequence).
+TO_ONLY = frozenset(
+    ("torch_geometric", "transformers", "torchtext", "tensordict", "pytorch3d", "diffusers", "detectron2")
+)
 # Their classes that are Modules all the same, by name.
-_MODULE_WORDS = ("Model", "Net", "Module", "Conv", "Encoder", "Decoder", "Auto", "For", "Bert", "GPT", "Layer", "UNet", "Loss")
+_MODULE_WORDS = (
+    "Model",
+    "Net",
+    "Module",
+    "Conv",
+    "Encoder",
+    "Decoder",
+    "Auto",
+    "For",
+    "Bert",
+    "GPT",
+    "Layer",
+    "UNet",
+    "Loss",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """``kind``: value (rewrite), own (project class with the method), library, function, foreign, torch; ``owner`` names it."""
+    """
+    ``kind``: value (rewrite), own (project class with the method), library, function, foreign, torch;
+    ``owner`` names it.
+    """
 
     kind: str
     owner: str = ""
@@ -80,7 +100,12 @@ def is_module_class(unit: Unit, node: ast.ClassDef) -> bool:
     for base in node.bases:
         name = unit.name(base) or ast.unparse(base)
         leaf = name.rpartition(".")[2]
-        if leaf.endswith("Module") or name in ("torch.Tensor", "torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"):
+        if leaf.endswith("Module") or name in (
+            "torch.Tensor",
+            "torch.nn.Sequential",
+            "torch.nn.ModuleList",
+            "torch.nn.ModuleDict",
+        ):
             return True
         inner = _local_class(unit, base)
         if inner is not None and inner is not node and is_module_class(unit, inner):

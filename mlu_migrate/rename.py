@@ -13,10 +13,28 @@ from mlu_migrate.unit import Unit
 # Families whose missing names are told; everything else of torch that has no row is none of our business.
 FAMILIES = ("torch.cuda", "torch.backends.cuda")
 # Names other rules decide about, with more than the name to go by.
-ELSEWHERE = ("torch.backends.cudnn", "torch.version", "torch.utils.cpp_extension", "torch.nn", "torch.jit", "torch.compile",
-             "torch.compiler", "torch.optim", "torch.overrides", "torch.testing", "torch.utils", "torch.Tensor",
-             "torch.TypedStorage", "torch.UntypedStorage", "torch.from_dlpack", "torch.fx", "torch.profiler.profile",
-             "torch.profiler.supported_activities", "torch.multiprocessing", "torch.serialization")
+ELSEWHERE = (
+    "torch.backends.cudnn",
+    "torch.version",
+    "torch.utils.cpp_extension",
+    "torch.nn",
+    "torch.jit",
+    "torch.compile",
+    "torch.compiler",
+    "torch.optim",
+    "torch.overrides",
+    "torch.testing",
+    "torch.utils",
+    "torch.Tensor",
+    "torch.TypedStorage",
+    "torch.UntypedStorage",
+    "torch.from_dlpack",
+    "torch.fx",
+    "torch.profiler.profile",
+    "torch.profiler.supported_activities",
+    "torch.multiprocessing",
+    "torch.serialization",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +73,28 @@ def target(name: str, release: str) -> Target | None:
     return None
 
 
-_NAMESPACES = frozenset((
-    "torch.cuda", "torch.cuda.amp", "torch.cuda.nvtx", "torch.cuda.nccl", "torch.cuda.memory", "torch.cuda.random",
-    "torch.cuda.graphs", "torch.cuda.streams", "torch.cuda.profiler", "torch.backends.cuda", "torch.backends.cuda.matmul",
-    "torch.cuda.comm", "torch.cuda.sparse", "torch.cuda.tunable", "torch.cuda.gds", "torch.cuda.jiterator",
-    "torch.cuda.amp.autocast_mode", "torch.cuda.amp.grad_scaler",
-))
+_NAMESPACES = frozenset(
+    (
+        "torch.cuda",
+        "torch.cuda.amp",
+        "torch.cuda.nvtx",
+        "torch.cuda.nccl",
+        "torch.cuda.memory",
+        "torch.cuda.random",
+        "torch.cuda.graphs",
+        "torch.cuda.streams",
+        "torch.cuda.profiler",
+        "torch.backends.cuda",
+        "torch.backends.cuda.matmul",
+        "torch.cuda.comm",
+        "torch.cuda.sparse",
+        "torch.cuda.tunable",
+        "torch.cuda.gds",
+        "torch.cuda.jiterator",
+        "torch.cuda.amp.autocast_mode",
+        "torch.cuda.amp.grad_scaler",
+    )
+)
 
 
 def mapped(name: str, release: str) -> str:

@@ -20,7 +20,10 @@ _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 @dataclass(eq=False, slots=True)
 class Binding:
-    """One place that gives a name a meaning. ``kind``: import, assign, param, loop, with, def, class, except, del, other."""
+    """
+    One place that gives a name a meaning. ``kind``: import, assign, param, loop, with, def, class, except,
+    del, other.
+    """
 
     kind: str
     name: str
@@ -70,7 +73,9 @@ class Index:
         self.tree = tree
         self.nodes: dict[type, list[Any]] = defaultdict(list)
         self.parents: dict[ast.AST, ast.AST] = {}
-        self.scope_of: dict[ast.AST, Scope] = {}  # for Name, Lambda, def, class, comprehension, call: where it is evaluated
+        self.scope_of: dict[
+            ast.AST, Scope
+        ] = {}  # for Name, Lambda, def, class, comprehension, call: where it is evaluated
         self.module = Scope(tree, None)
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         self.loads: dict[tuple[Scope, str], list[ast.Name]] = {}
@@ -304,7 +309,11 @@ def _arguments(
     positional = [*args.posonlyargs, *args.args]
     defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
     rest = [a for a in (args.vararg, args.kwarg) if a is not None]
-    for arg, default in [*zip(positional, defaults), *zip(args.kwonlyargs, args.kw_defaults), *((a, None) for a in rest)]:
+    for arg, default in [
+        *zip(positional, defaults),
+        *zip(args.kwonlyargs, args.kw_defaults),
+        *((a, None) for a in rest),
+    ]:
         inner.bind(Binding("param", arg.arg, arg, default))
         index.parents[arg] = args
         index.nodes[ast.arg].append(arg)
@@ -348,7 +357,11 @@ def _comprehension(index: Index, node: Any, scope: Scope) -> list[tuple[ast.AST,
         _bind_target(inner, "loop", generator.target, generator, generator.iter)
         where = scope if number == 0 else inner
         index.scope_of[generator] = where
-        for child, child_scope in ((generator.iter, where), (generator.target, inner), *((c, inner) for c in generator.ifs)):
+        for child, child_scope in (
+            (generator.iter, where),
+            (generator.target, inner),
+            *((c, inner) for c in generator.ifs),
+        ):
             items.append((child, child_scope))
     elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
     items.extend((e, inner) for e in elements)

@@ -63,18 +63,61 @@ BACKEND_CALLS: dict[str, tuple[int | None, str]] = {
     "torch.distributed.is_backend_available": (0, "backend"),
     "deepspeed.init_distributed": (0, "dist_backend"),
 }
-BACKEND_READERS = frozenset(("torch.distributed.get_backend", "torch.distributed.distributed_c10d.get_backend",
-                             "torch.distributed.get_backend_config"))
+BACKEND_READERS = frozenset(
+    (
+        "torch.distributed.get_backend",
+        "torch.distributed.distributed_c10d.get_backend",
+        "torch.distributed.get_backend_config",
+    )
+)
 
 # Calls whose text arguments are for people or for the file system.
-PROSE = frozenset(("print", "warn", "warning", "info", "debug", "error", "exception", "critical", "log", "write", "log_once",
-                   "set_description", "fail", "skip", "echo", "rank_zero_info", "rank_zero_warn", "secho", "Exception"))
-PATHS = frozenset(("os.path.join", "os.path.exists", "os.listdir", "pathlib.Path", "glob.glob", "open", "os.makedirs",
-                   "os.path.isdir", "os.path.isfile", "shutil.which", "pathlib.PurePath", "joinpath", "ctypes.CDLL", "find_library"))
+PROSE = frozenset(
+    (
+        "print",
+        "warn",
+        "warning",
+        "info",
+        "debug",
+        "error",
+        "exception",
+        "critical",
+        "log",
+        "write",
+        "log_once",
+        "set_description",
+        "fail",
+        "skip",
+        "echo",
+        "rank_zero_info",
+        "rank_zero_warn",
+        "secho",
+        "Exception",
+    )
+)
+PATHS = frozenset(
+    (
+        "os.path.join",
+        "os.path.exists",
+        "os.listdir",
+        "pathlib.Path",
+        "glob.glob",
+        "open",
+        "os.makedirs",
+        "os.path.isdir",
+        "os.path.isfile",
+        "shutil.which",
+        "pathlib.PurePath",
+        "joinpath",
+        "ctypes.CDLL",
+        "find_library",
+    )
+)
 
 # Other libraries with a device vocabulary of their own and no MLU back end.
 FOREIGN = frozenset(
-    "numba cupy pycuda tensorflow tf keras paddle mxnet jax jaxlib cv2 onnxruntime tensorrt xgboost lightgbm catboost faiss "
+    "numba cupy pycuda tensorflow tf keras paddle mxnet jax jaxlib cv2 onnxruntime tensorrt xgboost lightgbm catboost "
+    "faiss "
     "cuml cudf rmm pynvml cuda theano caffe caffe2 chainer dali nvidia warp taichi triton tvm spacy thinc ctranslate2 "
     "faster_whisper vllm sglang horovod openmm llama_cpp dgl mlx cugraph".split()
 )
@@ -85,7 +128,9 @@ _DEVICE_NAME = re.compile(
     r"(^|_)(device|dev|devices|devs|device_?type|device_?name|device_?str|device_?string|map_?location|device_?map|accelerator_type"
     r"|device_?id|gpu_?device|target_?device|torch_?device|default_?device|device_?s)(_|$)|[dD]evice(Type|Name|Str)?$|^d$",
 )
-_NOT_DEVICE_NAME = re.compile(r"device_(count|num|kind|class|props|ids|list_file|path|file|dir)|(num|n|per)_devices?$|_dev_set|dev_(set|data|file|split|loader|path|dir)")
+_NOT_DEVICE_NAME = re.compile(
+    r"device_(count|num|kind|class|props|ids|list_file|path|file|dir)|(num|n|per)_devices?$|_dev_set|dev_(set|data|file|split|loader|path|dir)"
+)
 _BACKEND_NAME = re.compile(
     r"(^|_)(dist|distributed|ddp|pg|process_group|comm|communication|collective)?_?backend(s)?$|^nccl|_nccl$|[bB]ackend$"
 )
@@ -110,8 +155,14 @@ class Kind:
 
 
 DEVICE = Kind("device", re.compile(r"cuda(:(\d+|%[dis]|\{[^{}]*\})?)?"), DEVICE_CALLS, "cuda", "mlu", OTHER_DEVICES)
-BACKEND = Kind("backend", re.compile(r"nccl|NCCL|cpu:gloo,cuda:nccl|cuda:nccl,cpu:gloo|cuda:nccl"), BACKEND_CALLS, "nccl", "cncl",
-               frozenset(("gloo", "mpi", "ucc", "hccl", "xccl", "ccl")))
+BACKEND = Kind(
+    "backend",
+    re.compile(r"nccl|NCCL|cpu:gloo,cuda:nccl|cuda:nccl,cpu:gloo|cuda:nccl"),
+    BACKEND_CALLS,
+    "nccl",
+    "cncl",
+    frozenset(("gloo", "mpi", "ucc", "hccl", "xccl", "ccl")),
+)
 
 
 def says(kind: Kind, name: str) -> bool:

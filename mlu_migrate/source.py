@@ -1,7 +1,8 @@
 """
 One file's bytes, decoded once, with the arithmetic between byte offsets, `ast` positions and code points.
 
-Edits are spans of the *original* bytes. `ast` counts columns in UTF-8 bytes of the decoded line, so a UTF-8 file needs no
+Edits are spans of the *original* bytes. `ast` counts columns in UTF-8 bytes of the decoded line, so a UTF-8 file
+needs no
 translation; any other encoding is worked on as UTF-8 and spans are mapped back through code points.
 """
 

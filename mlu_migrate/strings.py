@@ -93,7 +93,10 @@ def parse_expression(source: bytes) -> tuple[cst.BaseExpression, _Spans]:
 
 
 def pieces(source: bytes, start: int, end: int) -> list[Piece] | None:
-    """The literal runs of the str literal (plain, concatenated or f-string) at ``start:end``; None if bytes or unreadable."""
+    """
+    The literal runs of the str literal (plain, concatenated or f-string) at ``start:end``; None if bytes or
+    unreadable.
+    """
     raw = source[start:end]
     quick = _quick(raw, start)
     if quick is not None:
@@ -115,7 +118,9 @@ def pieces(source: bytes, start: int, end: int) -> list[Piece] | None:
             first, last = _span(state, item)
             head = len(item.prefix) + len(item.quote)
             body = item.value[head : len(item.value) - len(item.quote)]
-            out.append(_piece(text, start, first + head, last - len(item.quote), body, "\\" not in body or "r" in item.prefix))
+            out.append(
+                _piece(text, start, first + head, last - len(item.quote), body, "\\" not in body or "r" in item.prefix)
+            )
         elif isinstance(item, cst.FormattedString):
             for part in item.parts:
                 if isinstance(part, cst.FormattedStringText):
@@ -129,7 +134,12 @@ def pieces(source: bytes, start: int, end: int) -> list[Piece] | None:
 
 def _quick(raw: bytes, start: int) -> list[Piece] | None:
     match = _SIMPLE.match(raw)
-    if not match or b"b" in match["prefix"].lower() or b"f" in match["prefix"].lower() or b"t" in match["prefix"].lower():
+    if (
+        not match
+        or b"b" in match["prefix"].lower()
+        or b"f" in match["prefix"].lower()
+        or b"t" in match["prefix"].lower()
+    ):
         return None
     quote = match["quote"]
     body = raw[match.end() : -len(quote)]

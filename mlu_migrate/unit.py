@@ -39,6 +39,11 @@ class Unit:
         stars = {m: apimap.members(m) for m in _star_modules(self.index)}
         self.names = Names(self.index, self.module, facts.exports, stars, path.endswith("__init__.py"))
 
+    def close(self) -> None:
+        """Let go of what refers back to this unit, so that reference counts free the tree (see collecting.py)."""
+        self.__dict__.pop("flow", None)
+        self.memo.clear()
+
     # --- places -----------------------------------------------------------------------------------------------
     def start(self, node: ast.AST) -> int:
         """Offset of a node's first byte."""

@@ -1,7 +1,8 @@
 """
 Code that must keep its CUDA words because an MLU counterpart stands, or will stand, beside it.
 
-Dispatch tables keep their "cuda" entry and gain an "mlu" one; an if / elif ladder or table that already has an mlu branch is
+Dispatch tables keep their "cuda" entry and gain an "mlu" one; an if / elif ladder or table that already has an mlu
+branch is
 left alone whole.
 """
 
@@ -22,7 +23,10 @@ _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A subtree whose CUDA words stay. ``why``: "entry" of a dispatch table, "sibling" beside an existing mlu branch, "tied" to a text that stays."""
+    """
+    A subtree whose CUDA words stay. ``why``: "entry" of a dispatch table, "sibling" beside an existing mlu
+    branch, "tied" to a text that stays.
+    """
 
     node: ast.AST
     why: str
@@ -69,7 +73,11 @@ def _tied(unit: Unit) -> list[Kept]:
                 out.append(Kept(node.test, "tied"))
     for branch in unit.index.nodes[ast.If]:
         only = branch.body[0] if len(branch.body) == 1 else None
-        if isinstance(only, (ast.Assign, ast.Return)) and isinstance(only.value, ast.Constant) and _names_device(only.value.value):
+        if (
+            isinstance(only, (ast.Assign, ast.Return))
+            and isinstance(only.value, ast.Constant)
+            and _names_device(only.value.value)
+        ):
             if unit.flow.asks_availability(branch.test) and unit.flow.of(only.value, DEVICE).proof is Proof.OTHER:
                 out.append(Kept(branch.test, "tied"))
     return out
@@ -117,7 +125,9 @@ def _ladders(unit: Unit) -> list[Kept]:
             rungs.append((current.test, current.body))
             rest = current.orelse
             current = rest[0] if len(rest) == 1 and isinstance(rest[0], ast.If) else None
-        if any(_mentions(t, _MLU) and not _mentions(t, _CUDA) for t, _ in rungs) and any(_mentions(t, _CUDA) for t, _ in rungs):
+        if any(_mentions(t, _MLU) and not _mentions(t, _CUDA) for t, _ in rungs) and any(
+            _mentions(t, _CUDA) for t, _ in rungs
+        ):
             for test, body in rungs:
                 if _mentions(test, _CUDA):
                     out += [Kept(test, "sibling"), *(Kept(s, "sibling") for s in body)]

@@ -11,7 +11,7 @@ from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 
 _ADVICE = {
-    "apex.amp": "torch.autocast(\"mlu\") and torch.amp.GradScaler(\"mlu\"); `amp.initialize` and `amp.scale_loss` go away",
+    "apex.amp": 'torch.autocast("mlu") and torch.amp.GradScaler("mlu"); `amp.initialize` and `amp.scale_loss` go away',
     "apex.parallel": "torch.nn.parallel.DistributedDataParallel and torch.nn.SyncBatchNorm",
     "apex.normalization": "torch.nn.LayerNorm",
     "apex.multi_tensor_apply": "torch._foreach functions, or the optimizers in torch_mlu.optimizers",
@@ -25,7 +25,8 @@ class ApexUse(Rule):
     Names of NVIDIA's apex.
 
     ## What it changes
-    With `--unsafe`, imports of the fused optimizers that torch_mlu has under the same argument names come from `torch_mlu.optimizers`.
+    With `--unsafe`, imports of the fused optimizers that torch_mlu has under the same argument names come from
+    `torch_mlu.optimizers`.
     Everything else is told with its torch equivalent; `amp` here is apex's, not torch's.
 
     ## Before
@@ -90,7 +91,11 @@ class ApexUse(Rule):
     def _told(self, unit: Unit, node: ast.AST, name: str) -> Finding:
         row = apimap.lookup(name)
         head = next((h for h in _ADVICE if name == h or name.startswith(h + ".")), "")
-        instead = row.mlu or row.note if row is not None and (row.mlu or row.note) else _ADVICE.get(head, "the torch module that does the same")
+        instead = (
+            row.mlu or row.note
+            if row is not None and (row.mlu or row.note)
+            else _ADVICE.get(head, "the torch module that does the same")
+        )
         return self.found(unit, node, "told", safety=Safety.MANUAL, name=name, instead=instead)
 
     def _edits(self, node: ast.ImportFrom, unit: Unit, targets: list[str]) -> tuple[Edit, ...]:

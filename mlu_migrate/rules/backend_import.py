@@ -17,7 +17,8 @@ class BackendImport(Rule):
     Migrated files that do not import torch_mlu.
 
     ## What it changes
-    Adds `import torch_mlu` once to a file that was rewritten: after its first torch import, or before it where that import
+    Adds `import torch_mlu` once to a file that was rewritten: after its first torch import, or before it where that
+    import
     itself needs `torch.mlu`; in the same block, with the same indentation.
 
     ## Before
@@ -32,11 +33,13 @@ class BackendImport(Rule):
         torch.mlu.synchronize()
 
     ## Left alone
-    Files with nothing to rewrite, files that import torch_mlu already, imports under TYPE_CHECKING, and files that never
+    Files with nothing to rewrite, files that import torch_mlu already, imports under TYPE_CHECKING, and files that
+    never
     import torch (the entry point provides it; the report says which).
 
     ## Source
-    torch_mlu r2.4_develop, torch_mlu/__init__.py:61 (registers `torch.mlu`); setup.py has no `torch.backends` entry point, so
+    torch_mlu r2.4_develop, torch_mlu/__init__.py:61 (registers `torch.mlu`); setup.py has no `torch.backends` entry
+    point, so
     PyTorch does not load it by itself.
     """
 
@@ -65,14 +68,20 @@ class BackendImport(Rule):
 
     def _without_torch(self, unit: Unit, accepted: Sequence[Finding]) -> Iterable[Finding]:
         """The file hands a device string to a library itself: then nobody else may have registered the device."""
-        hands_over = [f for f in accepted if f.args.get("why") in ("safetensors.torch.load_file", "safetensors.safe_open",
-                                                                     "safetensors.torch.load_model")]
+        hands_over = [
+            f
+            for f in accepted
+            if f.args.get("why")
+            in ("safetensors.torch.load_file", "safetensors.safe_open", "safetensors.torch.load_model")
+        ]
         if hands_over:
             last = _last_plain_import(unit)
             if last is not None:
                 yield self._insert(unit, last, False)
             return
-        needs = [f for f in accepted if f.code[:4] not in ("MLU0", "MLU6") and f.code != "MLU107"]  # types in text do not run
+        needs = [
+            f for f in accepted if f.code[:4] not in ("MLU0", "MLU6") and f.code != "MLU107"
+        ]  # types in text do not run
         if not needs:
             return
         first = needs[0]
@@ -113,7 +122,9 @@ def _guarded(indent: bytes, newline: bytes) -> bytes:
 
 def _imported(unit: Unit) -> bool:
     for node in unit.index.nodes[ast.Import]:
-        if any(a.name == "torch_mlu" or a.name.startswith("torch_mlu.") for a in node.names) and not _type_only(unit, node):
+        if any(a.name == "torch_mlu" or a.name.startswith("torch_mlu.") for a in node.names) and not _type_only(
+            unit, node
+        ):
             return True
     return any(
         n.module and (n.module == "torch_mlu" or n.module.startswith("torch_mlu.")) and not _type_only(unit, n)
@@ -144,7 +155,10 @@ def _type_only(unit: Unit, node: ast.AST) -> bool:
 
 
 def _anchors(unit: Unit, imports: list[ast.stmt]) -> list[ast.stmt]:
-    """The first torch import at module level; else the first one in each function that needs it, or in the first try."""
+    """
+    The first torch import at module level; else the first one in each function that needs it, or in the first
+    try.
+    """
     top = [n for n in imports if isinstance(unit.parent(n), ast.Module)]
     guarded = [n for n in imports if n not in top and not _inside_function(unit, n)]
     if top and (not guarded or top[0].lineno < guarded[0].lineno):

@@ -13,15 +13,32 @@ from mlu_migrate.unit import Unit
 _CAPABILITY = ("torch.cuda.get_device_capability", "torch.mlu.get_device_capability")
 _NAMES = ("torch.cuda.get_device_name", "torch.mlu.get_device_name")
 _PROPERTIES = ("torch.cuda.get_device_properties", "torch.mlu.get_device_properties")
-_CARD = re.compile(r"\b(A100|H100|H200|V100|T4|A10|L4|L40|RTX|GTX|TITAN|TESLA|QUADRO|B200|GH200|P100|K80)\b", re.IGNORECASE)
+_CARD = re.compile(
+    r"\b(A100|H100|H200|V100|T4|A10|L4|L40|RTX|GTX|TITAN|TESLA|QUADRO|B200|GH200|P100|K80)\b", re.IGNORECASE
+)
 _ASKS = re.compile(rb"get_device_|sm_\d\d|compute_\d\d")
 _ARCH = re.compile(r"^(sm|compute)_\d{2,3}[a-z]?$")
 # fields of torch's properties that _MLUDeviceProperties lacks (behaviours.md, section 7)
 _ABSENT = frozenset(
-    "warp_size regs_per_multiprocessor gcnArchName uuid L2_cache_size is_integrated is_multi_gpu_board max_threads_per_multi_processor "
-    "max_threads_per_block shared_memory_per_block shared_memory_per_block_optin shared_memory_per_multiprocessor clock_rate "
+    "warp_size regs_per_multiprocessor gcnArchName uuid L2_cache_size is_integrated is_multi_gpu_board "
+    "max_threads_per_multi_processor "
+    "max_threads_per_block shared_memory_per_block shared_memory_per_block_optin shared_memory_per_multiprocessor "
+    "clock_rate "
     "memory_clock_rate memory_bus_width pci_bus_id pci_device_id pci_domain_id".split()
 )
+
+
+def _asks(unit: Unit) -> bool:
+    """Whether the file calls one of the functions at all, or names an architecture; worked out once."""
+    known = unit.memo.get("capability.asks")
+    if known is None:
+        known = _ASKS.search(unit.data) is not None and (
+            b"sm_" in unit.data
+            or b"compute_" in unit.data
+            or any(unit.callee(c) in (*_CAPABILITY, *_NAMES, *_PROPERTIES) for c in unit.index.nodes[ast.Call])
+        )
+        unit.memo["capability.asks"] = known
+    return bool(known)
 
 
 class CapabilityGate(Rule):
@@ -29,7 +46,8 @@ class CapabilityGate(Rule):
     Tests of the compute capability, of the card's name, and reads of properties an MLU lacks.
 
     ## What it changes
-    Nothing; the call itself is renamed by MLU101. MLU major numbers are 3, 5 and 6, so a comparison made for CUDA decides wrongly.
+    Nothing; the call itself is renamed by MLU101. MLU major numbers are 3, 5 and 6, so a comparison made for CUDA
+    decides wrongly.
 
     ## Before
         import torch
@@ -43,7 +61,8 @@ class CapabilityGate(Rule):
     Code that only prints the capability or the name.
 
     ## Source
-    torch_mlu r2.4_develop, torch_mlu/csrc/utils/common.cpp:39-48 (major numbers), torch_mlu/csrc/python/Module.cpp:985-999 (properties).
+    torch_mlu r2.4_develop, torch_mlu/csrc/utils/common.cpp:39-48 (major numbers),
+    torch_mlu/csrc/python/Module.cpp:985-999 (properties).
     """
 
     code = "MLU903"
@@ -54,14 +73,18 @@ class CapabilityGate(Rule):
 
     def visit_Compare(self, node: ast.Compare, unit: Unit) -> Iterator[Finding]:
         """Comparisons whose side comes from get_device_capability, or a card's name in get_device_name."""
-        if not _ASKS.search(unit.data):
+        if not _asks(unit):
             return
         sides = [node.left, *node.comparators]
-        numbers = any(isinstance(n, ast.Constant) and isinstance(n.value, (int, float)) for s in sides for n in ast.walk(s))
+        numbers = any(
+            isinstance(n, ast.Constant) and isinstance(n.value, (int, float)) for s in sides for n in ast.walk(s)
+        )
         if numbers and any(self._comes_from(s, unit, _CAPABILITY, 0) for s in sides):
             yield self.found(unit, node, "capability")
             return
-        texts = [n.value for s in sides for n in ast.walk(s) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+        texts = [
+            n.value for s in sides for n in ast.walk(s) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+        ]
         if any(_CARD.search(t) for t in texts) and any(self._comes_from(s, unit, _NAMES, 0) for s in sides):
             yield self.found(unit, node, "card_name")
         elif any(_ARCH.match(t) for t in texts):
@@ -69,7 +92,7 @@ class CapabilityGate(Rule):
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`get_device_properties(0).warp_size`."""
-        if node.attr in _ABSENT and b"get_device_properties" in unit.data and self._comes_from(node.value, unit, _PROPERTIES, 0):
+        if node.attr in _ABSENT and _asks(unit) and self._comes_from(node.value, unit, _PROPERTIES, 0):
             yield self.found(unit, node, "property", severity=Severity.ERROR, field=node.attr)
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ class CudaMethod(Rule):
     Calls of `.cuda()`.
 
     ## What it changes
-    `.cuda(...)` becomes `.mlu(...)`, arguments as they are. Objects of libraries that only have `.to` become `.to("mlu")`.
+    `.cuda(...)` becomes `.mlu(...)`, arguments as they are. Objects of libraries that only have `.to` become
+    `.to("mlu")`.
 
     ## Before
         import torch
@@ -31,7 +32,8 @@ class CudaMethod(Rule):
         x = torch.ones(2).mlu(non_blocking=True)
 
     ## Left alone
-    `args.cuda` and other attributes that are data, functions and modules called cuda, other libraries, and calls proven to be
+    `args.cuda` and other attributes that are data, functions and modules called cuda, other libraries, and calls
+    proven to be
     on a class of the project that has its own `cuda` method.
 
     ## Source
@@ -64,11 +66,19 @@ class CudaMethod(Rule):
         else:
             yield self.found(unit, span, "renamed", unit.rename_attr(func, "mlu"))
 
-    def _library(self, node: ast.Call, func: ast.Attribute, unit: Unit, span: tuple[int, int], owner: str) -> Iterator[Finding]:
+    def _library(
+        self, node: ast.Call, func: ast.Attribute, unit: Unit, span: tuple[int, int], owner: str
+    ) -> Iterator[Finding]:
         if node.args or node.keywords:
             yield self.found(
-                unit, span, "library_args", unit.rename_attr(func, "mlu"), safety=Safety.UNSAFE, confidence=Confidence.LOW,
-                severity=Severity.WARNING, owner=owner,
+                unit,
+                span,
+                "library_args",
+                unit.rename_attr(func, "mlu"),
+                safety=Safety.UNSAFE,
+                confidence=Confidence.LOW,
+                severity=Severity.WARNING,
+                owner=owner,
             )
             return
         start, end = unit.attr_span(func)

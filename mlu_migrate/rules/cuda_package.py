@@ -33,7 +33,8 @@ class CudaPackage(Rule):
     Imports of packages that exist for NVIDIA GPUs only.
 
     ## What it changes
-    Nothing. Each package is told once a file, with what to use instead. An import behind an availability test is an error: on an MLU
+    Nothing. Each package is told once a file, with what to use instead. An import behind an availability test is an
+    error: on an MLU
     the test becomes true and the import runs.
 
     ## Before
@@ -46,7 +47,8 @@ class CudaPackage(Rule):
     At `import flash_attn`: the branch becomes live on an MLU, where the package cannot be installed.
 
     ## Left alone
-    The import, its fallback and everything that uses the package. An import that is caught by `except ImportError` is only an info.
+    The import, its fallback and everything that uses the package. An import that is caught by `except ImportError` is
+    only an info.
 
     ## Source
     mlu_migrate/tables/packages.toml, one source a row.
@@ -89,7 +91,16 @@ class CudaPackage(Rule):
         if row["kind"] in ("monitor", "engine") and severity is Severity.ERROR and kind != "live":
             severity = Severity.WARNING
         zh = row.get("instead_zh", row["instead"])
-        yield self.found(unit, node, kind, severity=severity, package=root, instead=row["instead"], instead_zh=zh, source=row["source"])
+        yield self.found(
+            unit,
+            node,
+            kind,
+            severity=severity,
+            package=root,
+            instead=row["instead"],
+            instead_zh=zh,
+            source=row["source"],
+        )
 
 
 def _caught(unit: Unit, node: ast.AST) -> bool:
@@ -98,7 +109,9 @@ def _caught(unit: Unit, node: ast.AST) -> bool:
         if isinstance(outer, ast.Try) and child in outer.body:
             for handler in outer.handlers:
                 names = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
-                if any(n is None or ast.unparse(n) in ("ImportError", "ModuleNotFoundError", "Exception") for n in names):
+                if any(
+                    n is None or ast.unparse(n) in ("ImportError", "ModuleNotFoundError", "Exception") for n in names
+                ):
                     return True
         child = outer
     return False

@@ -9,8 +9,13 @@ from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 
-_NAMES = ("torch.nn.DataParallel", "torch.nn.parallel.DataParallel", "torch.nn.parallel.data_parallel",
-          "torch.nn.parallel.data_parallel.DataParallel", "torch.nn.DataParallel.DataParallel")
+_NAMES = (
+    "torch.nn.DataParallel",
+    "torch.nn.parallel.DataParallel",
+    "torch.nn.parallel.data_parallel",
+    "torch.nn.parallel.data_parallel.DataParallel",
+    "torch.nn.DataParallel.DataParallel",
+)
 
 
 class DataParallelUse(Rule):
@@ -18,7 +23,8 @@ class DataParallelUse(Rule):
     Models wrapped in DataParallel.
 
     ## What it changes
-    Nothing. DataParallel is officially unsupported on an MLU; several cards are used with DistributedDataParallel, one process a card.
+    Nothing. DataParallel is officially unsupported on an MLU; several cards are used with DistributedDataParallel,
+    one process a card.
 
     ## Before
         import torch

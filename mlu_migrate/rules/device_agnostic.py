@@ -21,7 +21,8 @@ class DeviceAgnostic(Rule):
     Programs built on a framework that chooses the MLU by itself.
 
     ## What it changes
-    Nothing. Accelerate and DeepSpeed recognise torch_mlu; code that leaves devices to them needs no edit, only the import of torch_mlu where
+    Nothing. Accelerate and DeepSpeed recognise torch_mlu; code that leaves devices to them needs no edit, only the
+    import of torch_mlu where
     it names a device itself.
 
     ## Before
@@ -58,7 +59,12 @@ class DeviceAgnostic(Rule):
 
     def _tell(self, unit: Unit, node: ast.AST, module: str) -> Iterator[Finding]:
         root = module.partition(".")[0]
-        if b"__main__" not in unit.data or root not in _KNOWS or root in unit.facts.exports or unit.memo.get(f"agnostic.{root}"):
+        if (
+            b"__main__" not in unit.data
+            or root not in _KNOWS
+            or root in unit.facts.exports
+            or unit.memo.get(f"agnostic.{root}")
+        ):
             return
         unit.memo[f"agnostic.{root}"] = True
         yield self.found(unit, node, "knows", framework=_KNOWS[root])

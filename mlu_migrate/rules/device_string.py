@@ -16,8 +16,10 @@ class DeviceString(StringRule):
     Device strings: "cuda", "cuda:0" and everything composed of them.
 
     ## What it changes
-    The word `cuda` of a text that reaches a device: `torch.device`, `.to`, `device=`, autocast, comparisons with a device's type,
-    defaults and options whose name says device, and every variable that flows into one of these. Tables, membership tests and
+    The word `cuda` of a text that reaches a device: `torch.device`, `.to`, `device=`, autocast, comparisons with a
+    device's type,
+    defaults and options whose name says device, and every variable that flows into one of these. Tables, membership
+    tests and
     `match` gain an `mlu` member and keep the rest.
 
     ## Before
@@ -38,7 +40,8 @@ class DeviceString(StringRule):
             pass
 
     ## Left alone
-    File names, messages, keys of saved data, choices of an algorithm, devices of other libraries. An exact device string whose use
+    File names, messages, keys of saved data, choices of an algorithm, devices of other libraries. An exact device
+    string whose use
     cannot be told is reported and changed only with `--unsafe`.
 
     ## Source

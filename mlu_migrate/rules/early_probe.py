@@ -9,8 +9,12 @@ from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument, is_text
 
-_STARTERS = ("torch.multiprocessing.set_start_method", "multiprocessing.set_start_method", "torch.multiprocessing.get_context",
-             "multiprocessing.get_context")
+_STARTERS = (
+    "torch.multiprocessing.set_start_method",
+    "multiprocessing.set_start_method",
+    "torch.multiprocessing.get_context",
+    "multiprocessing.get_context",
+)
 
 
 class EarlyProbe(Rule):
@@ -28,7 +32,8 @@ class EarlyProbe(Rule):
             mp.set_start_method("fork")
 
     ## Finding
-    At `"fork"`: start workers with "spawn", or set `PYTORCH_CNDEV_BASED_MLU_CHECK=1` so that asking does not initialise the device.
+    At `"fork"`: start workers with "spawn", or set `PYTORCH_CNDEV_BASED_MLU_CHECK=1` so that asking does not
+    initialise the device.
 
     ## Left alone
     "spawn" and "forkserver", and programs that never mention the device.

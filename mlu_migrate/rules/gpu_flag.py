@@ -31,7 +31,8 @@ class GpuFlag(Rule):
     `"gpu"` is never rewritten.
 
     ## Source
-    torch_mlu r2.4_develop, torch_mlu/backends/mlu/__init__.py:145-265 (scaled_dot_product_attention has fused kernels); for Lightning
+    torch_mlu r2.4_develop, torch_mlu/backends/mlu/__init__.py:145-265 (scaled_dot_product_attention has fused
+    kernels); for Lightning
     and ONNX Runtime the lists of accelerators and execution providers in their documentation.
     """
 

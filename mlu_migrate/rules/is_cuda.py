@@ -62,9 +62,14 @@ class IsCuda(Rule):
 
 
 def _stored(unit: Unit, node: ast.Attribute) -> bool:
-    """`self.is_cuda = flag` somewhere in the file makes it the object's own attribute, for the same kind of receiver."""
+    """
+    `self.is_cuda = flag` somewhere in the file makes it the object's own attribute, for the same kind of
+    receiver.
+    """
     spelled = ast.unparse(node.value)
     return any(
-        isinstance(a.ctx, ast.Store) and ast.unparse(a.value) in (spelled, "self") and (spelled == "self" or ast.unparse(a.value) == spelled)
+        isinstance(a.ctx, ast.Store)
+        and ast.unparse(a.value) in (spelled, "self")
+        and (spelled == "self" or ast.unparse(a.value) == spelled)
         for a in unit.index.attributes["is_cuda"]
     )

@@ -10,7 +10,11 @@ from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 
-_TEXT = re.compile(r"CUDA out of memory|CUDA error|cuDNN error|CUBLAS_STATUS|device-side assert|CUDNN_STATUS|NCCL error|cuda runtime error", re.IGNORECASE)
+_TEXT = re.compile(
+    r"CUDA out of memory|CUDA error|cuDNN error|CUBLAS_STATUS|device-side assert|CUDNN_STATUS|NCCL error|"
+    r"cuda runtime error",
+    re.IGNORECASE,
+)
 
 
 class MemoryMessage(Rule):
@@ -18,7 +22,8 @@ class MemoryMessage(Rule):
     Comparisons with the text of a CUDA error.
 
     ## What it changes
-    Nothing. The MLU text is "MLU out of memory. Tried to allocate ..."; library errors start "CNRT error: ", "CNNL error: ". A branch
+    Nothing. The MLU text is "MLU out of memory. Tried to allocate ..."; library errors start "CNRT error: ", "CNNL
+    error: ". A branch
     that looks for CUDA's words never runs.
 
     ## Before
@@ -37,7 +42,8 @@ class MemoryMessage(Rule):
     `"out of memory" in str(error)`, which fits both, and texts that are only printed.
 
     ## Source
-    torch_mlu r2.4_develop, torch_mlu/csrc/framework/core/caching_allocator.cpp:925-948, torch_mlu/csrc/aten/utils/exceptions.h:46-115.
+    torch_mlu r2.4_develop, torch_mlu/csrc/framework/core/caching_allocator.cpp:925-948,
+    torch_mlu/csrc/aten/utils/exceptions.h:46-115.
     """
 
     code = "MLU906"
@@ -55,7 +61,16 @@ class MemoryMessage(Rule):
             parent = unit.parent(parent)
         compared = isinstance(parent, ast.Compare)
         if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Attribute):
-            compared = parent.func.attr in ("startswith", "find", "search", "match", "count", "assertIn", "assertRaisesRegex", "index")
+            compared = parent.func.attr in (
+                "startswith",
+                "find",
+                "search",
+                "match",
+                "count",
+                "assertIn",
+                "assertRaisesRegex",
+                "index",
+            )
         if isinstance(parent, ast.keyword):
             compared = parent.arg == "match"
         if isinstance(parent, (ast.GeneratorExp, ast.comprehension)):

@@ -17,7 +17,8 @@ class MigrationShim(Rule):
     Programs that import torch_mlu's run-time patching, or modules of its first releases.
 
     ## What it changes
-    Nothing. `torch_mlu.utils.gpu_migration` replaces `torch.cuda` while the program runs and rewrites "cuda" in every text argument; in
+    Nothing. `torch_mlu.utils.gpu_migration` replaces `torch.cuda` while the program runs and rewrites "cuda" in every
+    text argument; in
     migrated source it is not needed and gets in the way.
 
     ## Before

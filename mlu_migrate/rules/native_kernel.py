@@ -12,7 +12,9 @@ from mlu_migrate.unit import Unit, argument
 
 _BASE = "torch.utils.cpp_extension"
 _BUILDERS = {f"{_BASE}.CUDAExtension", f"{_BASE}.load", f"{_BASE}.load_inline"}
-_KERNEL = re.compile(r"__global__|__device__|#include\s*<cuda|cudaStream_t|asm volatile|\.version \d+\.\d+\s+\.target sm_")
+_KERNEL = re.compile(
+    r"__global__|__device__|#include\s*<cuda|cudaStream_t|asm volatile|\.version \d+\.\d+\s+\.target sm_"
+)
 
 
 class NativeKernel(Rule):
@@ -20,7 +22,8 @@ class NativeKernel(Rule):
     CUDA sources and calls that compile them.
 
     ## What it changes
-    A `CUDAExtension` whose sources are plainly all C++ becomes an `MLUExtension`. Everything else is told: `.cu` files have to be
+    A `CUDAExtension` whose sources are plainly all C++ becomes an `MLUExtension`. Everything else is told: `.cu`
+    files have to be
     written again in BangC (`.mlu`), no translator exists.
 
     ## Before
@@ -51,7 +54,9 @@ class NativeKernel(Rule):
             return
         leaf = name.rpartition(".")[2]
         sources = argument(node, "sources", 1)
-        files = [e.value for e in getattr(sources, "elts", ()) if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+        files = [
+            e.value for e in getattr(sources, "elts", ()) if isinstance(e, ast.Constant) and isinstance(e.value, str)
+        ]
         complete = isinstance(sources, (ast.List, ast.Tuple)) and len(files) == len(sources.elts)
         kernels = [f for f in files if f.endswith((".cu", ".cuh"))]
         if leaf == "CUDAExtension" and complete and files and not kernels and not argument(node, "extra_compile_args"):
@@ -64,7 +69,9 @@ class NativeKernel(Rule):
         if leaf == "load_inline" and argument(node, "cuda_sources") is None:
             return
         text = ", ".join(kernels) if kernels else "-"
-        yield self.found(unit, node.func, "kernels" if kernels else "unknown_sources", safety=Safety.MANUAL, call=leaf, files=text)
+        yield self.found(
+            unit, node.func, "kernels" if kernels else "unknown_sources", safety=Safety.MANUAL, call=leaf, files=text
+        )
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`torch.utils.cpp_extension.CUDA_HOME`."""
@@ -83,7 +90,12 @@ class NativeKernel(Rule):
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """CUDA source text in a string."""
-        if isinstance(node.value, str) and len(node.value) > 60 and _KERNEL.search(node.value) and not unit.is_docstring(node):
+        if (
+            isinstance(node.value, str)
+            and len(node.value) > 60
+            and _KERNEL.search(node.value)
+            and not unit.is_docstring(node)
+        ):
             start = unit.start(node)
             line_end = unit.source.starts[node.lineno] if node.lineno < len(unit.source.starts) else len(unit.data)
             span = (start, min(unit.end(node), line_end - 1))

@@ -16,7 +16,8 @@ class NcclBackend(StringRule):
     Process groups that name the NCCL backend.
 
     ## What it changes
-    The text "nccl" where it is the backend of a process group: calls, comparisons, defaults, options, `"cpu:gloo,cuda:nccl"`.
+    The text "nccl" where it is the backend of a process group: calls, comparisons, defaults, options,
+    `"cpu:gloo,cuda:nccl"`.
 
     ## Before
         import torch.distributed as dist

@@ -66,18 +66,30 @@ class NoCounterpart(Rule):
             yield self.found(unit, node, kind, severity=Severity.WARNING, cuda=name)
         elif row.status == "missing":
             severity = Severity.WARNING if name.startswith("torch._C") else Severity.ERROR
-            yield self.found(unit, node, "missing", severity=severity, cuda=found.known, note=row.note or "-", source=row.source)
+            yield self.found(
+                unit, node, "missing", severity=severity, cuda=found.known, note=row.note or "-", source=row.source
+            )
         elif not row.exists_in(unit.settings.torch_mlu) and row.mlu:
             release = unit.settings.torch_mlu
-            yield self.found(unit, node, "other_release", cuda=found.known, mlu=row.mlu, release=release, source=row.source)
+            yield self.found(
+                unit, node, "other_release", cuda=found.known, mlu=row.mlu, release=release, source=row.source
+            )
         elif name.startswith("torch._C"):
             yield self.found(
                 unit, node, "private", severity=Severity.WARNING, cuda=found.known, mlu=row.mlu, source=row.source
             )
         elif row.mlu == found.known:
-            yield self.found(unit, node, "same_name", severity=Severity.INFO, cuda=row.mlu, note=row.note or "-", source=row.source)
+            yield self.found(
+                unit, node, "same_name", severity=Severity.INFO, cuda=row.mlu, note=row.note or "-", source=row.source
+            )
         else:
             yield self.found(
-                unit, node, "differs", severity=Severity.WARNING, cuda=found.known, mlu=row.mlu, note=row.note or "-",
+                unit,
+                node,
+                "differs",
+                severity=Severity.WARNING,
+                cuda=found.known,
+                mlu=row.mlu,
+                note=row.note or "-",
                 source=row.source,
             )

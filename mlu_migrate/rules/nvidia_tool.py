@@ -10,8 +10,12 @@ from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 
-_TOOL = re.compile(r"(?:^|[\s/'\"`(;&|])(nvidia-smi|nvcc|nvprof|nsys|ncu|cuobjdump|nvidia-cuda-mps-control)(?=$|[\s'\"`);&|])")
-_RUNS = frozenset("run call check_output check_call Popen popen system getoutput getstatusoutput which spawn execvp execv".split())
+_TOOL = re.compile(
+    r"(?:^|[\s/'\"`(;&|])(nvidia-smi|nvcc|nvprof|nsys|ncu|cuobjdump|nvidia-cuda-mps-control)(?=$|[\s'\"`);&|])"
+)
+_RUNS = frozenset(
+    "run call check_output check_call Popen popen system getoutput getstatusoutput which spawn execvp execv".split()
+)
 _INSTEAD = {
     "nvidia-smi": "cnmon (its output has another format)",
     "nvcc": "cncc, for kernels written in BangC",
@@ -52,7 +56,9 @@ class NvidiaTool(Rule):
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Texts that are a command or the head of one."""
-        if not isinstance(node.value, str) or not any(word in node.value for word in ("nv", "nsys", "ncu", "cuobjdump")):
+        if not isinstance(node.value, str) or not any(
+            word in node.value for word in ("nv", "nsys", "ncu", "cuobjdump")
+        ):
             return
         match = _TOOL.search(node.value)
         if match is None or not _is_command(unit, node):

@@ -64,23 +64,34 @@ LIMITS: dict[str, tuple[Limit, ...]] = {
     f"{_F}.interpolate": (Limit("antialias", _true, "antialias=True is unsupported", 2840),),
     "torch.nn.MaxPool2d": (
         Limit("dilation", _more_than_one, "dilation other than 1 is unsupported", 2887, 3),
-        Limit("return_indices", _true, "indices are local to the pooling window, so max_unpool and code that reads them differ", 1866, 4),
+        Limit(
+            "return_indices",
+            _true,
+            "indices are local to the pooling window, so max_unpool and code that reads them differ",
+            1866,
+            4,
+        ),
     ),
     f"{_F}.max_pool2d": (
         Limit("dilation", _more_than_one, "dilation other than 1 is unsupported", 2887, 4),
-        Limit("return_indices", _true, "indices are local to the pooling window, so max_unpool and code that reads them differ", 2887),
+        Limit(
+            "return_indices",
+            _true,
+            "indices are local to the pooling window, so max_unpool and code that reads them differ",
+            2887,
+        ),
     ),
     f"{_F}.rrelu": (Limit("training", _true, "training=True is unsupported", 2962),),
     "torch.topk": (Limit("sorted", _false, "sorted=False is unsupported", 1426),),
     "torch.round": (Limit("decimals", _given, "decimals is unsupported", 1216),),
-    "torch.scatter": (Limit("reduce", _no_add, "only reduce=\"add\" is supported", 1229),),
+    "torch.scatter": (Limit("reduce", _no_add, 'only reduce="add" is supported', 1229),),
     "torch.scatter_reduce": (Limit("reduce", _no_sum, "only reduce sum, amin and amax are supported", 1236, 4),),
     "torch.linalg.svd": (Limit("driver", _given, "driver is unsupported", 9833),),
     "torch.svd": (Limit("compute_uv", _false, "compute_uv=False is unsupported", 9833, 2),),
     "torch.profiler.profile": (Limit("experimental_config", _given, "experimental_config is unsupported", 10265),),
 }
 METHODS: dict[str, tuple[Limit, ...]] = {
-    "scatter_": (Limit("reduce", _no_add, "only reduce=\"add\" is supported", 4316),),
+    "scatter_": (Limit("reduce", _no_add, 'only reduce="add" is supported', 4316),),
     "scatter_reduce_": (Limit("reduce", _no_sum, "only reduce sum, amin and amax are supported", 4330, 3),),
     "scatter_reduce": (Limit("reduce", _no_sum, "only reduce sum, amin and amax are supported", 4326, 3),),
     "topk": (Limit("sorted", _false, "sorted=False is unsupported", 1426),),
@@ -92,7 +103,10 @@ NAMES = {
     "torch.from_dlpack": ("dlpack is officially unsupported", 0),
     "torch.utils.dlpack.from_dlpack": ("dlpack is officially unsupported", 0),
     "torch.utils.dlpack.to_dlpack": ("dlpack is officially unsupported", 0),
-    "torch.distributed.algorithms.ddp_comm_hooks.register_ddp_comm_hook": ("the ready-made DDP communication hooks are unsupported", 0),
+    "torch.distributed.algorithms.ddp_comm_hooks.register_ddp_comm_hook": (
+        "the ready-made DDP communication hooks are unsupported",
+        0,
+    ),
     "torch.nn.parallel.comm.broadcast": ("torch.cuda.comm has no counterpart", 0),
 }
 

@@ -18,8 +18,10 @@ class OwnCudaMethod(Rule):
     Classes that define a method `cuda` or a property `is_cuda` of their own.
 
     ## What it changes
-    An override in a Module is renamed together with its `super()` call, since `.mlu()` at the call sites would pass it by. A plain
-    class keeps its method; where calls on unknown receivers become `.mlu()` and could reach it, the class gains `mlu = cuda`.
+    An override in a Module is renamed together with its `super()` call, since `.mlu()` at the call sites would pass
+    it by. A plain
+    class keeps its method; where calls on unknown receivers become `.mlu()` and could reach it, the class gains `mlu
+    = cuda`.
 
     ## Before
         import torch
@@ -56,7 +58,9 @@ class OwnCudaMethod(Rule):
     def visit_ClassDef(self, node: ast.ClassDef, unit: Unit) -> Iterator[Finding]:
         """Methods and properties in the class body."""
         own = {n.name: n for n in node.body if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))}
-        present = set(own) | {t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+        present = set(own) | {
+            t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)
+        }
         for old, new in _FLAGS.items():
             method = own.get(old)
             if method is None or new in present:

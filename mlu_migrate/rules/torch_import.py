@@ -17,7 +17,8 @@ class TorchImport(Rule):
     Imports below torch.cuda.
 
     ## What it changes
-    The module path and the imported names. A name that is called otherwise on an MLU keeps its local name with `as`, so that its
+    The module path and the imported names. A name that is called otherwise on an MLU keeps its local name with `as`,
+    so that its
     uses need no edit. Names without a counterpart stay in an import of their own.
 
     ## Before
@@ -65,7 +66,15 @@ class TorchImport(Rule):
         if node.names[0].name == "*":
             new = mapped(node.module, release)
             if new != node.module and node.module.startswith("torch.cuda"):
-                yield self.found(unit, node, "star", self._module(node, unit, new), severity=Severity.WARNING, cuda=node.module, mlu=new)
+                yield self.found(
+                    unit,
+                    node,
+                    "star",
+                    self._module(node, unit, new),
+                    severity=Severity.WARNING,
+                    cuda=node.module,
+                    mlu=new,
+                )
             return
         moves: dict[str, list[tuple[ast.alias, str]]] = {}
         stay: list[ast.alias] = []
@@ -103,7 +112,9 @@ class TorchImport(Rule):
         text = leaf if alias.asname else f"{leaf} as {alias.name}"
         return [Edit(start, start + len(alias.name.encode()), text.encode())]
 
-    def _split(self, node: ast.ImportFrom, unit: Unit, moves: dict[str, list[tuple[ast.alias, str]]], stay: list[ast.alias]) -> Finding:
+    def _split(
+        self, node: ast.ImportFrom, unit: Unit, moves: dict[str, list[tuple[ast.alias, str]]], stay: list[ast.alias]
+    ) -> Finding:
         """Names go to several modules: one import each, where the statement has no comments to lose."""
         start, end = unit.span(node)
         source = unit.data[start:end]
@@ -117,8 +128,17 @@ class TorchImport(Rule):
                 local = alias.asname or alias.name
                 rows.setdefault(module, []).append(leaf if leaf == local else f"{leaf} as {local}")
         if b"#" in source:
-            return self.found(unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, cuda=node.module or "",
-                              mlu=", ".join(moves))
+            return self.found(
+                unit,
+                node,
+                "by_hand",
+                safety=Safety.MANUAL,
+                severity=Severity.WARNING,
+                cuda=node.module or "",
+                mlu=", ".join(moves),
+            )
         joint = "; " if indent.strip() else (unit.source.newline + indent).decode()
         text = joint.join(f"from {module} import {', '.join(names)}" for module, names in rows.items())
-        return self.found(unit, node, "split", Edit(start, end, text.encode()), cuda=node.module or "", mlu=", ".join(moves))
+        return self.found(
+            unit, node, "split", Edit(start, end, text.encode()), cuda=node.module or "", mlu=", ".join(moves)
+        )

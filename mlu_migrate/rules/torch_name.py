@@ -17,7 +17,8 @@ class TorchName(Rule):
     CUDA names of torch that exist for the MLU.
 
     ## What it changes
-    The words of a dotted name that differ: `torch.cuda.synchronize` becomes `torch.mlu.synchronize`, `torch.cuda.nvtx` becomes
+    The words of a dotted name that differ: `torch.cuda.synchronize` becomes `torch.mlu.synchronize`,
+    `torch.cuda.nvtx` becomes
     `torch.mlu.cnpx`, through every alias of torch. Tables decide; the release is chosen with `--torch-mlu`.
 
     ## Before
@@ -61,7 +62,9 @@ class TorchName(Rule):
             return
         edits = spell(unit, node, name, found.mlu)
         if edits is None:
-            yield self.found(unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, cuda=name, mlu=found.mlu)
+            yield self.found(
+                unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, cuda=name, mlu=found.mlu
+            )
         elif edits:
             row = found.row
             differs = row is not None and row.status == "semantic-difference"

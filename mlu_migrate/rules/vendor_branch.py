@@ -15,7 +15,8 @@ class VendorBranch(Rule):
     CUDA branches that stand beside an mlu branch.
 
     ## What it changes
-    Nothing. Where a ladder of conditions, a table or a tuple already has an mlu member, its CUDA side belongs to the GPU and stays.
+    Nothing. Where a ladder of conditions, a table or a tuple already has an mlu member, its CUDA side belongs to the
+    GPU and stays.
 
     ## Before
         import torch
@@ -30,7 +31,8 @@ class VendorBranch(Rule):
     At the CUDA branch: it was left, an mlu branch stands beside it.
 
     ## Left alone
-    Everything in such a branch. Other edits in a file that chooses between CUDA and MLU itself become unsafe: it may run as it is.
+    Everything in such a branch. Other edits in a file that chooses between CUDA and MLU itself become unsafe: it may
+    run as it is.
 
     ## Source
     Several vendors' branches in one file are common: 437 of 3,806 files with CUDA semantics in 78 public projects.

@@ -49,5 +49,19 @@ class VersionCuda(Rule):
 
     def visit_Name(self, node: ast.Name, unit: Unit) -> Iterator[Finding]:
         """`from torch.version import cuda as cuda_version`."""
-        if isinstance(node.ctx, ast.Load) and unit.name(node) == "torch.version.cuda":
+        if node.id in _imported(unit) and isinstance(node.ctx, ast.Load) and unit.name(node) == "torch.version.cuda":
             yield self.found(unit, node, "read")
+
+
+def _imported(unit: Unit) -> frozenset[str]:
+    """Local names of `from torch.version import cuda`; worked out once a file."""
+    known = unit.memo.get("version_cuda.names")
+    if known is None:
+        known = frozenset(
+            alias.asname or alias.name
+            for node in unit.index.nodes[ast.ImportFrom]
+            if node.module == "torch.version"
+            for alias in node.names
+        )
+        unit.memo["version_cuda.names"] = known
+    return known  # type: ignore[return-value]
