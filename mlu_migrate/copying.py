@@ -156,30 +156,39 @@ def single_entry(path: Path) -> Entry:
 def check(place: Path, *, force: bool, merge: bool) -> None:
     """
     Raises CopyError if the copy must not be written at ``place``: something else is there, or files in it were
-    edited by hand.
-
-    Cheap enough to ask before the work is done.
+    edited by hand. Cheap enough to ask before the work is done.
     """
-    if not place.exists() and not place.is_symlink():
-        return
+    _look(place, force=force, merge=merge)
+
+
+def _look(place: Path, *, force: bool, merge: bool) -> tuple[_State, list[str]] | None:
+    """
+    What an earlier run left and which of it was edited since; None where the place is free. Raises as
+    :func:`check`.
+    """
+    if not os.path.lexists(place):
+        return None
     if not place.is_dir():
         raise CopyError(f"{place} exists and is no folder")
-    if not any(place.iterdir()) or force:
-        return
+    if not any(place.iterdir()):
+        return None
     state = _read_state(place)
     if state is None:
+        if force:
+            return _State(), []
         raise CopyError(
             f"{place} exists and holds no report of an earlier run; move it away, choose another place with -o, "
             "or use --force"
         )
     edited = _edited(place, state)
-    if edited and not merge:
+    if edited and not (merge or force):
         names = ", ".join(printable(name) for name in edited[:5])
         more = f" and {len(edited) - 5} more" if len(edited) > 5 else ""
         raise CopyError(
             f"{place}: edited by hand since the last run: {names}{more}. Use --merge to bring the new changes into "
             "them, or --force to refresh the rest and keep them"
         )
+    return state, edited
 
 
 def copy(
@@ -197,15 +206,15 @@ def copy(
     root; both by path in the copy. Raises CopyError; a new copy is then not there at all, an old one is complete
     but for the files still to refresh.
     """
-    check(place, force=force, merge=merge)
+    earlier = _look(place, force=force, merge=merge)
     _refuse_clashes(entries, place)
     total = sum(entry.size for entry in entries if stat.S_ISREG(entry.mode))
     if total > LARGE:
         talk(f"copying {total / 1024**3:.1f} GB to {place}")
     try:
-        if not place.exists() or (place.is_dir() and not any(place.iterdir())):
+        if earlier is None:
             return _make(entries, place, results, reports)
-        return _refresh(entries, place, results, reports, merge=merge)
+        return _refresh(entries, place, results, reports, *earlier, merge=merge)
     except OSError as error:
         reason = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
         where = f"{error.filename}: " if error.filename else ""
@@ -304,12 +313,13 @@ def _refresh(
     place: Path,
     results: Mapping[str, FileResult],
     reports: Mapping[str, bytes],
+    state: _State,
+    edited_by_hand: Sequence[str],
     *,
     merge: bool,
 ) -> Copied:
     """A copy where one is: files that are as we left them are brought up to date, edited ones are kept or merged."""
-    state = _read_state(place) or _State()
-    edited = set(_edited(place, state))
+    edited = set(edited_by_hand)
     done = Copied(place, fresh=False)
     _write_journal(place, results, state)
     folders: list[tuple[Path, int]] = []

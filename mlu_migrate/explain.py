@@ -13,12 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlu_migrate import suppress
+from mlu_migrate import audit, suppress
 from mlu_migrate.model import FileResult, FileStatus, Finding, Safety
 from mlu_migrate.rule import Rule, all_rules
 from mlu_migrate.settings import Settings
 
-WORD = re.compile(r"cuda|nccl|nvtx|cudnn|cublas|nvidia|nvml|gpu", re.IGNORECASE)
 _IGNORE = re.compile(rb"(#[ \t]*mlu(?:-migrate)?):")
 Migrate = Callable[[bytes, Settings], FileResult]
 
@@ -33,21 +32,12 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Mention:
-    """A CUDA-like word on the line that no rule has anything to say about. ``kind``: comment, string or name."""
-
-    word: str
-    column: int
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """All there is to say about a line. ``failed`` is set where the file could not be migrated at all."""
 
     code: str
     verdicts: tuple[Verdict, ...] = ()
-    mentions: tuple[Mention, ...] = ()
+    mentions: tuple[audit.Mention, ...] = ()
     failed: str | None = None
 
 
@@ -105,10 +95,10 @@ def why(source: bytes, line: int, settings: Settings, migrate: Migrate) -> Answe
     everything = dataclasses.replace(settings, select=(), ignore=(), extend_select=(), audit=True, kept=())
     inert = migrate(_without_ignores(source), everything)
     shield = suppress.parse(source, suppress.comments_of(source))
-    verdicts = [_verdict(finding, settings) for finding in real.findings if _touches(finding, line)]
+    verdicts = [_verdict(f, settings) for f in real.findings if _touches(f, line) and f.code != audit.CODE]
     known = {_identity(finding) for finding in real.findings}
     for finding in inert.findings:
-        if not _touches(finding, line) or _identity(finding) in known or finding.code == suppress.CODE:
+        if not _touches(finding, line) or _identity(finding) in known or finding.code in (suppress.CODE, audit.CODE):
             continue
         if not settings.wants(finding.code):
             verdicts.append(Verdict(finding, "why.off", {}))
@@ -118,7 +108,8 @@ def why(source: bytes, line: int, settings: Settings, migrate: Migrate) -> Answe
             verdicts.append(Verdict(finding, "why.baseline", {}))
         else:
             verdicts.append(Verdict(finding, "why.audit", {}))
-    mentions = tuple(item for item in _mentions(source, line) if not _is_told(item, line, verdicts))
+    told = [verdict.finding for verdict in verdicts]
+    mentions = tuple(item for item in audit.untold(source, told) if item.line == line)
     return Answer(lines[line - 1], tuple(verdicts), mentions)
 
 
@@ -140,17 +131,6 @@ def _identity(finding: Finding) -> tuple[object, ...]:
     return finding.code, finding.line, finding.column, finding.end_line, finding.end_column, finding.message_id
 
 
-def _is_told(mention: Mention, line: int, verdicts: list[Verdict]) -> bool:
-    """Whether a finding already speaks of the place."""
-    for verdict in verdicts:
-        f = verdict.finding
-        after_start = (f.line, f.column) <= (line, mention.column)
-        before_end = (line, mention.column) < (f.end_line, f.end_column)
-        if after_start and before_end:
-            return True
-    return False
-
-
 def _without_ignores(source: bytes) -> bytes:
     """The source with our comments made inert, byte for byte as long."""
     return _IGNORE.sub(rb"\1;", source)
@@ -164,32 +144,6 @@ def _lines(source: bytes) -> list[str]:
         text = source.decode("utf-8", "replace")
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
-
-
-def _mentions(source: bytes, line: int) -> list[Mention]:
-    found: list[Mention] = []
-    for token in suppress.tokens(source):
-        if not token.start[0] <= line <= token.end[0]:
-            continue
-        kind = _kind(tokenize.tok_name[token.type])
-        if kind is None:
-            continue
-        for offset, part in enumerate(token.string.split("\n")):
-            if token.start[0] + offset != line:
-                continue
-            first = token.start[1] if offset == 0 else 0
-            found += [Mention(match[0], first + match.start() + 1, kind) for match in WORD.finditer(part)]
-    return found
-
-
-def _kind(token: str) -> str | None:
-    return {
-        "COMMENT": "comment",
-        "STRING": "string",
-        "FSTRING_MIDDLE": "string",
-        "TSTRING_MIDDLE": "string",
-        "NAME": "name",
-    }.get(token)
 
 
 def _first_line(rule: Rule) -> str:

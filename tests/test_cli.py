@@ -414,6 +414,21 @@ def test_why_tells_of_a_rewrite_a_comment_a_kept_string_and_nothing(mlu: Mlu, pr
     assert "switched off" in mlu("why", "project/why.py:2", "--ignore", "MLU2").out
 
 
+def test_the_audit_lists_words_that_stay(mlu: Mlu, project: Path) -> None:
+    (project / "words.py").write_text(
+        "# needs a gpu\nuse_cuda = 'cuda rocks'  # mlu: keep[MLU004]\nNVIDIA = 1\nprint('cuda rocks')\n"
+    )
+    plain = json.loads(mlu("check", "project", "--format", "json").out)["findings"]
+    assert not [row for row in plain if row["path"] == "words.py" and row["code"] == "MLU004"]
+    report = json.loads(mlu("check", "project", "--audit", "--format", "json").out)
+    rows = [row for row in report["findings"] if row["code"] == "MLU004"]
+    assert [(row["path"], row["line"], row["before"]) for row in rows] == [
+        ("words.py", 1, "gpu"),
+        ("words.py", 3, "NVIDIA"),
+        ("words.py", 4, "cuda"),
+    ]
+
+
 def test_rules_lists_every_rule_and_rule_shows_its_page(mlu: Mlu) -> None:
     listed = mlu("rules").out.splitlines()
     assert any(line.startswith("MLU201  cuda-method") for line in listed)
