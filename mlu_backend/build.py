@@ -100,10 +100,10 @@ def _flags() -> list[str]:
     return [
         "-std=c++20",
         "-O1",
-        "-DNDEBUG",  # as torch is built: some of its classes have more members without it
         "-fPIC",
         "-fvisibility=hidden",
         "-fno-plt",
+        "-DNDEBUG",
         "-DAT_PER_OPERATOR_HEADERS",
         "-Wall",
         "-Wno-unused-function",

@@ -16,6 +16,10 @@ memory      memory_stats(card) -> nested dict with the keys of torch_mlu, reset_
             set_caching(on), set_allocator_settings(max_split_size, gc_threshold, expandable, divisions), pinned_bytes()
 pools       begin_pool(card, a, b), end_pool(card, a, b), release_pool(card, a, b): allocations of this thread go to pool
             (a, b) in between, for graphs
+profile     set_profile(narrow_float64, round_tf32, bfloat16, narrow_int64, check_overflow), set_tf32(convolution, matmul,
+            custom), force_tf32_matmul(on), set_int64_casts(families); profiles.py and refused.py call them
+operators   set_card_operators(families), set_fallback_allowed(on)
+recording   stats(tensor), see ``stats`` below
 random      default_generator(card) -> torch.Generator, set_capturing(on), capturing()
 
 The names above are a contract with ``mlu_backend.mlu``; the C++ side is ``csrc/module.cpp``.
@@ -25,13 +29,11 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
-import os
 import sys
 import types
 from typing import Any
 
 DEVICE = "mlu"
-CARDS = "MLU_EMULATOR_CARDS"
 
 _extension: Any = None
 
@@ -62,7 +64,7 @@ def load() -> Any:
         _choose_lazy_init(_extension)
         return _extension
 
-    from mlu_backend import build
+    from mlu_backend import build, cards, profiles, refused
 
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", DEVICE):
@@ -73,7 +75,10 @@ def load() -> Any:
     if name != DEVICE:
         torch.utils.rename_privateuse1_backend(DEVICE)
     _generate_methods(torch)
-    module.set_device_count(_cards())
+    module.set_device_count(cards.count())
+    module.set_memory(cards.memory())
+    refused.apply(module)
+    profiles.apply(module, cards.profile(), refused.families_casting_int64())
     _choose_lazy_init(module)
     _extension = module
     return module
@@ -108,8 +113,11 @@ def _generate_methods(torch: types.ModuleType) -> None:
         )
 
 
-def _cards() -> int:
-    text = os.environ.get(CARDS, "8")
-    if not text.isdigit() or int(text) > 16:
-        raise ValueError(f"{CARDS} must be a number of cards between 0 and 16, got {text!r}")
-    return int(text)
+def stats(tensor: Any) -> dict[str, float | int]:
+    """
+    Norm, min, max and mean of the finite elements, number of non-finite ones, and checksum, in one pass over the memory.
+
+    ``tensor`` is dense and real, on ``cpu`` or ``mlu``; equal contents give equal checksums on both. Keys: norm, min,
+    max, mean, nonfinite, checksum (``parity/statistics.py`` defines it).
+    """
+    return extension().stats(tensor)

@@ -1,17 +1,16 @@
 // The boxed kernel behind every operator that has none of its own: check devices, alias as CPU, run, hand back.
 #include "fallback.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <torch/library.h>
-
-#include <unordered_map>
-#include <unordered_set>
 
 #include "alias.h"
 #include "allocator.h"
 #include "generator.h"
 #include "operator_facts.h"
+#include "profile.h"
 
 namespace mlu {
 namespace {
@@ -187,7 +186,17 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
   {
     FromCard memory(scan.card);
+    Conversion conversion;
+    const bool converts = profile().any();
+    if (C10_UNLIKELY(converts)) {
+      at::AutoDispatchBelowADInplaceOrView below;
+      conversion.before(facts, *stack, first);
+    }
     op.redispatchBoxed(cpu_keys(*stack, first), stack);
+    if (C10_UNLIKELY(converts)) {
+      at::AutoDispatchBelowADInplaceOrView below;
+      conversion.after(*stack, facts.returned.size());
+    }
     aliases.settle_storages(scan.card);
     for (size_t i = 0; i < written.size(); ++i) {
       aliases.settle(written[i], written_as[i], scan.card);
@@ -219,7 +228,13 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   }
 }
 
+// Without the question whether the card has a kernel: a composite one exists, which a card without its own runs.
+void kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  run_on_cpu(op, stack);
+}
+
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  note_operator(facts_of(op));
   run_on_cpu(op, stack);
 }
 
@@ -246,7 +261,7 @@ void register_kernels() {
     const bool dense = card == DispatchKey::PrivateUse1;
     if (!dense) {
       auto* rest = new torch::Library(torch::Library::IMPL, "_", card, __FILE__, __LINE__);
-      rest->fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+      rest->fallback(torch::CppFunction::makeFromBoxedFunction<&kernel>());
     }
     auto* named = new torch::Library(torch::Library::IMPL, "aten", card, __FILE__, __LINE__);
     for (const auto& name : names) {
@@ -264,7 +279,11 @@ void register_kernels() {
         continue;
       }
       const auto plain = c10::toString(name).substr(6);
-      named->impl(plain.c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+      // The composite form of a structured operator ends in its out= form, so it needs the card's kernel all the same.
+      const bool composite = !dense || op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd);
+      named->impl(
+          plain.c_str(), composite ? torch::CppFunction::makeFromBoxedFunction<&kernel>()
+                                   : torch::CppFunction::makeFromBoxedFunction<&fallback>());
     }
   }
 }

@@ -3,12 +3,17 @@
 #include <string>
 #include <vector>
 
+#include "operator_facts.h"
+
 namespace mlu {
 
+// Registers the boxed kernel where a fallback alone would not be reached.
 void register_kernels();
 
-// Operators the card has kernels for. Others warn once, or raise when the switch is off.
-void set_card_operators(std::vector<std::string> names);
+// Families of operators the card has kernels for. Others warn once each, or raise when falling back is not allowed.
+// None given: nothing is known and nothing is said.
+void set_card_operators(const std::vector<std::string>& families);
 void set_fallback_allowed(bool allowed);
+void note_operator(const OperatorFacts& facts);
 
 }  // namespace mlu

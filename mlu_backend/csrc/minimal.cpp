@@ -10,6 +10,7 @@
 
 #include "alias.h"
 #include "allocator.h"
+#include "profile.h"
 
 namespace mlu {
 namespace {
@@ -48,7 +49,7 @@ at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_bloc
   TORCH_CHECK(to.defined() && from.defined(), "copy of an undefined tensor");
   Aliases aliases;
   auto target = aliases.to_cpu(to);
-  at::native::copy_(target, aliases.to_cpu(from), non_blocking);
+  at::native::copy_(target, stored(aliases.to_cpu(from)), non_blocking);
   return to;
 }
 

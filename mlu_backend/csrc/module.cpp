@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Generator.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include "allocator.h"
@@ -9,6 +10,8 @@
 #include "fallback.h"
 #include "generator.h"
 #include "hooks.h"
+#include "profile.h"
+#include "stats.h"
 
 namespace py = pybind11;
 
@@ -108,6 +111,24 @@ py::list trace_lists() {
   return out;
 }
 
+py::dict stats_dict(py::handle tensor) {
+  TORCH_CHECK_TYPE(THPVariable_Check(tensor.ptr()), "stats takes a tensor");
+  const at::Tensor& given = THPVariable_Unpack(tensor.ptr());
+  TensorStats found;
+  {
+    py::gil_scoped_release release;
+    found = tensor_stats(given);
+  }
+  py::dict out;
+  out["norm"] = found.norm;
+  out["min"] = found.min;
+  out["max"] = found.max;
+  out["mean"] = found.mean;
+  out["nonfinite"] = found.nonfinite;
+  out["checksum"] = found.checksum;
+  return out;
+}
+
 py::object wrap(const at::Generator& generator) {
   return py::reinterpret_steal<py::object>(THPGenerator_Wrap(generator));
 }
@@ -168,6 +189,17 @@ PYBIND11_MODULE(_mlu_core, m) {
   m.def("set_capturing", &set_capturing);
   m.def("capturing", &capturing);
 
+  m.def("set_profile", [](bool narrow_float64, bool round_tf32, bool bfloat16, bool narrow_int64, bool check_overflow) {
+    set_profile({narrow_float64, round_tf32, bfloat16, narrow_int64, check_overflow});
+  });
+  m.def("set_tf32", [](bool convolution, bool matmul, bool custom) {
+    (void)custom;  // switches kernels of the card that have no counterpart here
+    (void)matmul;
+    set_tf32(convolution);
+  });
+  m.def("force_tf32_matmul", &force_tf32_matmul);
+  m.def("set_int64_casts", &set_int64_casts);
+  m.def("stats", [](py::handle tensor) { return stats_dict(tensor); });
   m.def("set_card_operators", &set_card_operators);
   m.def("set_fallback_allowed", &set_fallback_allowed);
 }

@@ -2,8 +2,11 @@
 
 #include <c10/util/flat_hash_map.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 
 namespace mlu {
@@ -59,6 +62,40 @@ constexpr CpuResultRow kCpuResults[] = {
     {"aten::_nested_tensor_storage_offsets", 0},
 };
 
+struct FactorRow {
+  std::string_view op;  // a family
+  std::string_view arguments;
+};
+
+// Matrix products and which of their arguments are factors, separated by spaces.
+constexpr FactorRow kFactors[] = {
+    {"mm", "self mat2"},         {"bmm", "self mat2"},          {"mv", "self vec"},       {"dot", "self tensor"},
+    {"vdot", "self other"},      {"addmm", "mat1 mat2"},        {"addmv", "mat vec"},     {"addr", "vec1 vec2"},
+    {"addbmm", "batch1 batch2"}, {"baddbmm", "batch1 batch2"},  {"_addmm_activation", "mat1 mat2"},
+    {"linear", "input weight"},  {"linalg_vecdot", "x y"},
+};
+
+constexpr std::string_view kMoves[] = {
+    "cat",    "stack",  "clone", "contiguous", "index_select", "gather", "roll", "flip",
+    "repeat", "narrow", "zero",  "set",        "resize",       "unfold", "copy", "is_set_to", "fill"};
+
+std::vector<std::string>& int64_casts() {
+  static auto* made = new std::vector<std::string>;
+  return *made;
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  size_t at = 0;
+  while (at <= words.size()) {
+    const auto end = std::min(words.find(' ', at), words.size());
+    if (words.substr(at, end - at) == word) {
+      return true;
+    }
+    at = end + 1;
+  }
+  return false;
+}
+
 std::string full_name(const c10::FunctionSchema& schema) {
   return schema.overload_name().empty() ? schema.name() : schema.name() + "." + schema.overload_name();
 }
@@ -68,7 +105,12 @@ std::unique_ptr<OperatorFacts> read(const c10::OperatorHandle& op) {
   const auto& schema = op.schema();
   const auto name = full_name(schema);
   const auto& arguments = schema.arguments();
+  facts->name = name;
   facts->arguments = arguments.size();
+  const auto kin = family(name);
+  const auto& casts = int64_casts();
+  facts->casts_int64 = std::find(casts.begin(), casts.end(), kin) != casts.end();
+  facts->moves = std::find(std::begin(kMoves), std::end(kMoves), kin) != std::end(kMoves);
   facts->reads_requires_grad = name == "aten::_sparse_mm_reduce_impl";
   TORCH_INTERNAL_ASSERT(arguments.size() <= 64, name, " has more than 64 arguments");
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -76,12 +118,19 @@ std::unique_ptr<OperatorFacts> read(const c10::OperatorHandle& op) {
     if (alias && alias->isWrite()) {
       facts->written |= uint64_t(1) << i;
     }
-    const auto kind = arguments[i].type()->kind();
-    const auto inner = kind == c10::TypeKind::OptionalType
-        ? arguments[i].type()->castRaw<c10::OptionalType>()->getElementType()->kind()
-        : kind;
+    const auto& type = arguments[i].real_type();
+    const auto inner = type->kind() == c10::TypeKind::OptionalType
+        ? type->castRaw<c10::OptionalType>()->getElementType()->kind()
+        : type->kind();
     if (inner == c10::TypeKind::GeneratorType) {
       facts->generator = static_cast<int>(i);
+    } else if (inner == c10::TypeKind::ScalarTypeType) {
+      facts->dtypes |= uint64_t(1) << i;
+    }
+    for (const auto& row : kFactors) {
+      if (row.op == kin && has_word(row.arguments, arguments[i].name())) {
+        facts->factors |= uint64_t(1) << i;
+      }
     }
     for (const auto& row : kMixed) {
       if (row.op == name && row.argument == arguments[i].name()) {
@@ -114,6 +163,20 @@ std::unique_ptr<OperatorFacts> read(const c10::OperatorHandle& op) {
 }
 
 }  // namespace
+
+std::string family(const std::string& name) {
+  auto start = name.rfind("::");
+  start = start == std::string::npos ? 0 : start + 2;
+  auto end = std::min(name.find('.', start), name.size());
+  if (end > start + 1 && name[end - 1] == '_') {
+    --end;
+  }
+  return name.substr(start, end - start);
+}
+
+void set_int64_casts(const std::vector<std::string>& families) {
+  int64_casts() = families;
+}
 
 const OperatorFacts& facts_of(const c10::OperatorHandle& op) {
   thread_local ska::flat_hash_map<const c10::FunctionSchema*, const OperatorFacts*> known;
