@@ -12,46 +12,27 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
-import json
 import os
 import shutil
 import stat
 import sys
 import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from mlu_migrate import atomic, gitinfo, walk
-from mlu_migrate.model import FileResult, FileStatus
+from mlu_migrate import atomic, copystate, gitinfo
+from mlu_migrate.copystate import BASE, JOURNAL, State, was_read
+from mlu_migrate.model import FileResult
 from mlu_migrate.report import printable
+from mlu_migrate.tree import Entry
 
-REPORT = "mlu-migrate-report"
-REPORTS = (f"{REPORT}.md", f"{REPORT}.json")
-BASE = walk.OUTPUT_MARK
-JOURNAL = ".mlu-migrate-journal.json"
-OWN = frozenset({*REPORTS, BASE, JOURNAL})
 LARGE = 1024**3  # bytes of a copy that are worth a word
 _FICLONE = 0x40049409
-_NEVER = walk.VERSION_CONTROL | walk.ENVIRONMENTS | walk.CACHES
 
 
 class CopyError(RuntimeError):
     """A copy that was not made, or not finished. The text is for the user and says what is on disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Something to copy: a file, link or folder. ``rel`` is its path in the copy, with ``/``."""
-
-    path: Path
-    rel: str
-    mode: int
-    size: int
-    mtime_ns: int
 
 
 @dataclass(slots=True)
@@ -65,24 +46,6 @@ class Copied:
     conflicts: list[str] = field(default_factory=list)  # merged, with conflict marks in them
     removed: list[str] = field(default_factory=list)  # gone from the original, so gone from the copy
     problems: list[str] = field(default_factory=list)  # not copied, with the reason
-
-
-@dataclass(slots=True)
-class _State:
-    """What an earlier run put into a copy: digests of migrated files, size and time of others, texts for merging."""
-
-    digests: dict[str, set[str]] = field(default_factory=dict)
-    stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
-    archive: Path | None = None
-
-    def base(self, rel: str) -> bytes | None:
-        if self.archive is None:
-            return None
-        try:
-            with zipfile.ZipFile(self.archive) as file:
-                return file.read(_member(rel).filename)
-        except (KeyError, OSError, zipfile.BadZipFile):
-            return None
 
 
 def default_place(path: Path) -> Path:
@@ -107,52 +70,6 @@ def refuse_overlap(source: Path, place: Path) -> None:
         raise CopyError(f"{place}: the input {source} lies inside the output; choose another place with -o")
 
 
-def entries_of(top: Path, prefix: str = "") -> tuple[list[Entry], list[str]]:
-    """All that is copied of a folder, folders before what is in them, and what is not, with reasons."""
-    found: list[Entry] = []
-    problems: list[str] = []
-    pending = [(top, prefix)]
-    while pending:
-        folder, rel = pending.pop()
-        try:
-            items = sorted(os.scandir(folder), key=lambda item: item.name)
-        except OSError as error:
-            problems.append(f"{rel or '.'}: {error.strerror or error}")
-            continue
-        for item in items:
-            if item.name in _NEVER or (not rel and item.name in OWN):
-                continue
-            try:
-                status = item.stat(follow_symlinks=False)
-            except OSError:
-                problems.append(f"{rel}{item.name}: vanished during the run")
-                continue
-            kind = stat.S_IFMT(status.st_mode)
-            if kind == stat.S_IFDIR:
-                if walk.is_environment(Path(item.path)):
-                    continue
-                pending.append((Path(item.path), f"{rel}{item.name}/"))
-            elif kind not in (stat.S_IFREG, stat.S_IFLNK):
-                problems.append(f"{rel}{item.name}: a pipe, socket or device, not copied")
-                continue
-            path = Path(item.path)
-            found.append(Entry(path, f"{rel}{item.name}", status.st_mode, status.st_size, status.st_mtime_ns))
-    found.sort(key=lambda entry: entry.rel.split("/"))
-    return found, problems
-
-
-def folder_entry(path: Path, rel: str) -> Entry:
-    """The top folder of a target as it goes into an output folder. Raises OSError."""
-    status = path.stat()
-    return Entry(path, rel, status.st_mode, status.st_size, status.st_mtime_ns)
-
-
-def single_entry(path: Path) -> Entry:
-    """A file as it goes into an output folder, a link followed. Raises OSError."""
-    status = path.stat()
-    return Entry(path, path.name, status.st_mode, status.st_size, status.st_mtime_ns)
-
-
 def check(place: Path, *, force: bool, merge: bool) -> None:
     """
     Raises CopyError if the copy must not be written at ``place``: something else is there, or files in it were
@@ -161,7 +78,7 @@ def check(place: Path, *, force: bool, merge: bool) -> None:
     _look(place, force=force, merge=merge)
 
 
-def _look(place: Path, *, force: bool, merge: bool) -> tuple[_State, list[str]] | None:
+def _look(place: Path, *, force: bool, merge: bool) -> tuple[State, list[str]] | None:
     """
     What an earlier run left and which of it was edited since; None where the place is free. Raises as
     :func:`check`.
@@ -172,15 +89,15 @@ def _look(place: Path, *, force: bool, merge: bool) -> tuple[_State, list[str]] 
         raise CopyError(f"{place} exists and is no folder")
     if not any(place.iterdir()):
         return None
-    state = _read_state(place)
+    state = copystate.read(place)
     if state is None:
         if force:
-            return _State(), []
+            return State(), []
         raise CopyError(
             f"{place} exists and holds no report of an earlier run; move it away, choose another place with -o, "
             "or use --force"
         )
-    edited = _edited(place, state)
+    edited = copystate.edited(place, state)
     if edited and not (merge or force):
         names = ", ".join(printable(name) for name in edited[:5])
         more = f" and {len(edited) - 5} more" if len(edited) > 5 else ""
@@ -236,7 +153,7 @@ def _make(
             _put(entry, staging / entry.rel, results.get(entry.rel), done, folders)
         for name, data in reports.items():
             (staging / name).write_bytes(data)
-        _write_state(staging / BASE, entries, results, {}, {}, None)
+        copystate.write(staging / BASE, entries, results, {}, {}, None)
         for folder, mode in reversed(folders):
             os.chmod(folder, mode)
         with atomic.signals_held():
@@ -262,7 +179,7 @@ def _put(entry: Entry, target: Path, result: FileResult | None, done: Copied, fo
     target.parent.mkdir(parents=True, exist_ok=True)
     if stat.S_ISLNK(entry.mode):
         os.symlink(os.readlink(entry.path), target)
-    elif result is not None and _was_read(result):
+    elif result is not None and was_read(result):
         target.write_bytes(result.result)
         if result.output is None:
             shutil.copystat(entry.path, target)
@@ -313,7 +230,7 @@ def _refresh(
     place: Path,
     results: Mapping[str, FileResult],
     reports: Mapping[str, bytes],
-    state: _State,
+    state: State,
     edited_by_hand: Sequence[str],
     *,
     merge: bool,
@@ -321,7 +238,7 @@ def _refresh(
     """A copy where one is: files that are as we left them are brought up to date, edited ones are kept or merged."""
     edited = set(edited_by_hand)
     done = Copied(place, fresh=False)
-    _write_journal(place, results, state)
+    copystate.write_journal(place, results, state)
     folders: list[tuple[Path, int]] = []
     writes: list[tuple[Path, bytes]] = []
     modes: list[tuple[Path, Entry, FileResult]] = []
@@ -331,7 +248,7 @@ def _refresh(
         result = results.get(entry.rel)
         if entry.rel in edited:
             old = state.base(entry.rel)
-            new = result.result if result is not None and _was_read(result) else None
+            new = result.result if result is not None and was_read(result) else None
             text = _merged(target, old, new, done, entry.rel) if merge and old is not None and new is not None else None
             if text is None:
                 done.kept.append(entry.rel)
@@ -339,7 +256,7 @@ def _refresh(
                     retained[entry.rel] = old
             else:
                 writes.append((target, text))
-        elif stat.S_ISREG(entry.mode) and result is not None and _was_read(result) and target.is_file():
+        elif stat.S_ISREG(entry.mode) and result is not None and was_read(result) and target.is_file():
             if target.is_symlink():
                 target.unlink()
             if target.is_symlink() or not target.exists() or target.read_bytes() != result.result:
@@ -362,7 +279,7 @@ def _refresh(
     stamps = {rel: state.stamps[rel] for rel in done.kept if rel in state.stamps}
     handle, name = tempfile.mkstemp(prefix=".mlu-migrate-tmp-", dir=place)
     os.close(handle)
-    _write_state(Path(name), entries, results, kept, stamps, retained)
+    copystate.write(Path(name), entries, results, kept, stamps, retained)
     os.chmod(name, 0o644)
     os.replace(name, place / BASE)
     with contextlib.suppress(FileNotFoundError):
@@ -389,12 +306,7 @@ def _merged(target: Path, old: bytes, new: bytes, done: Copied, rel: str) -> byt
     return text
 
 
-def _was_read(result: FileResult) -> bool:
-    """Whether the result holds the bytes of the file, so that exactly these go into the copy."""
-    return bool(result.source) or result.status in (FileStatus.CHANGED, FileStatus.UNCHANGED)
-
-
-def _is_current(entry: Entry, target: Path, state: _State) -> bool:
+def _is_current(entry: Entry, target: Path, state: State) -> bool:
     """Whether the copy of a file that is not looked into is still the same as its original."""
     try:
         status = target.lstat()
@@ -417,7 +329,7 @@ def _clear(target: Path, entry: Entry) -> None:
         target.rmdir()
 
 
-def _remove_gone(place: Path, entries: Sequence[Entry], state: _State, edited: set[str], done: Copied) -> None:
+def _remove_gone(place: Path, entries: Sequence[Entry], state: State, edited: set[str], done: Copied) -> None:
     """Take out what we put there and the original no longer has. Edited files stay."""
     now = {entry.rel for entry in entries}
     for rel in sorted((state.digests.keys() | state.stamps.keys()) - now):
@@ -427,112 +339,6 @@ def _remove_gone(place: Path, entries: Sequence[Entry], state: _State, edited: s
         elif target.is_file() or target.is_symlink():
             target.unlink()
             done.removed.append(rel)
-
-
-def _edited(place: Path, state: _State) -> list[str]:
-    """Files of the copy that are no longer what we put there. Files deleted by hand are not counted: they come back."""
-    found = []
-    for rel, digests in state.digests.items():
-        path = place / rel
-        if path.is_file() and not path.is_symlink() and _digest(path) not in digests:
-            found.append(rel)
-    for rel, (size, mtime_ns) in state.stamps.items():
-        if rel in state.digests:
-            continue
-        with contextlib.suppress(OSError):
-            status = (place / rel).lstat()
-            if stat.S_ISREG(status.st_mode) and (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
-                found.append(rel)
-    return sorted(found)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1024 * 1024):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _read_state(place: Path) -> _State | None:
-    """What an earlier run left in the copy, or None where there is no report of ours."""
-    report = _read_json(place / f"{REPORT}.json")
-    if report is None or report.get("version") != 1 or (report.get("tool") or {}).get("name") != "mlu-migrate":
-        return None
-    state = _State()
-    for row in report.get("files", []):
-        if isinstance(row, dict) and isinstance(row.get("sha256"), str) and _is_plain(row.get("path")):
-            state.digests[row["path"]] = {row["sha256"]}
-    with contextlib.suppress(OSError, zipfile.BadZipFile, KeyError, ValueError, TypeError):
-        with zipfile.ZipFile(place / BASE) as file:
-            manifest = json.loads(file.read("manifest.json"))
-        state.digests = {rel: set(digests) for rel, digests in manifest["files"].items() if _is_plain(rel)}
-        state.stamps = {rel: (row[0], row[1]) for rel, row in manifest["copied"].items() if _is_plain(rel)}
-        state.archive = place / BASE
-    journal = _read_json(place / JOURNAL) or {}
-    for rel, digest in journal.items():
-        if rel in state.digests and isinstance(digest, str):
-            state.digests[rel].add(digest)
-        elif _is_plain(rel) and isinstance(digest, str):
-            state.digests[rel] = {digest}
-    return state
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    try:
-        data = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
-
-
-def _is_plain(rel: object) -> bool:
-    """Whether a path read from a report stays inside the copy."""
-    if not isinstance(rel, str) or not rel:
-        return False
-    parts = Path(rel).parts
-    return not Path(rel).is_absolute() and ".." not in parts
-
-
-def _write_journal(place: Path, results: Mapping[str, FileResult], state: _State) -> None:
-    """Say what is about to be written, so that a run that is killed half way does not look like edits by hand."""
-    coming = {rel: result.sha256 for rel, result in results.items() if _was_read(result)}
-    new = {rel: digest for rel, digest in coming.items() if digest not in state.digests.get(rel, ())}
-    atomic.write(place / JOURNAL, json.dumps(new).encode("ascii"))
-
-
-def _write_state(
-    path: Path,
-    entries: Sequence[Entry],
-    results: Mapping[str, FileResult],
-    kept: Mapping[str, set[str]],
-    kept_stamps: Mapping[str, tuple[int, int]],
-    retained: Mapping[str, bytes] | None,
-) -> None:
-    """``kept`` and ``retained``: digests and texts of an earlier run for files that were not written in this one."""
-    files: dict[str, list[str]] = {rel: sorted(digests) for rel, digests in kept.items() if digests}
-    copied: dict[str, tuple[int, int]] = dict(kept_stamps)
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file:
-        for entry in entries:
-            if not stat.S_ISREG(entry.mode) or entry.rel in kept:
-                continue
-            result = results.get(entry.rel)
-            if result is not None and _was_read(result):
-                files[entry.rel] = [result.sha256]
-                file.writestr(_member(entry.rel), result.result)
-            else:
-                copied[entry.rel] = (entry.size, entry.mtime_ns)
-        for rel, data in (retained or {}).items():
-            file.writestr(_member(rel), data)
-        file.writestr(_member(None), json.dumps({"files": files, "copied": copied}))
-
-
-def _member(rel: str | None) -> zipfile.ZipInfo:
-    """A zip entry without a date, so that equal copies have equal archives."""
-    name = "manifest.json" if rel is None else f"files/{rel}".encode("utf-8", "backslashreplace").decode()
-    member = zipfile.ZipInfo(name)
-    member.compress_type = zipfile.ZIP_DEFLATED
-    return member
 
 
 def _refuse_clashes(entries: Sequence[Entry], place: Path) -> None:

@@ -1,8 +1,8 @@
 """
 ``mlu-migrate parity``: migrate, run original and migrated program, compare, report.
 
-The runs and the judgement are ``mlu_backend.parity``'s; this module makes the migrated copy, tells the backend which rule
-edited which line (the edit map), reads the named entries of pyproject.toml and writes the reports:
+The runs and the judgement are ``mlu_backend.parity``'s; this module makes the migrated copy, tells the backend
+which rule edited which line (the edit map), reads the named entries of pyproject.toml and writes the reports:
 
     [[tool.mlu-migrate.parity]]
     name = "train"
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlu_migrate import copying, pipeline, tomlfile
+from mlu_migrate import copying, pipeline, tomlfile, tree
 from mlu_migrate.model import ExitStatus, FileResult, FileStatus, Finding, RunResult
 from mlu_migrate.settings import Options, Settings
 
@@ -44,7 +44,10 @@ class ParityError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One comparison. ``reference``: ``emulated-cuda``, ``cpu`` or the path of a trace. ``timeout`` in seconds for each run."""
+    """
+    One comparison. ``reference``: ``emulated-cuda``, ``cpu`` or the path of a trace. ``timeout`` in seconds for
+    each run.
+    """
 
     command: tuple[str, ...]
     name: str = ""
@@ -124,9 +127,9 @@ def run(
     """
     Make all comparisons of a project folder and write the reports.
 
-    ``keep``: a folder that is empty or not there, where copies and traces stay; without it they go when the comparison is
-    done. ``output_format``: text, json or junit. Raises ParityError for wrong use; whatever a program does, and a backend
-    that is missing, is a verdict.
+    ``keep``: a folder that is empty or not there, where copies and traces stay; without it they go when the
+    comparison is done. ``output_format``: text, json or junit. Raises ParityError for wrong use; whatever a program
+    does, and a backend that is missing, is a verdict.
     """
     _check(project, wanted, keep, reports)
     backend = _backend()
@@ -235,7 +238,7 @@ def _check_reports(reports: Sequence[Path], *, html: bool) -> None:
 
 def _copy(project: Path, migrated: pipeline.Run, work: Path) -> Path:
     place = work / "migrated"
-    found, _ = copying.entries_of(project)
+    found, _ = tree.entries_of(project)
     results = {job.rel: file for job, file in zip(migrated.jobs, migrated.result.files, strict=True)}
     try:
         copying.copy(found, place, results, {})

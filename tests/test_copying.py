@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import cli, copying
+from mlu_migrate import cli, copying, copystate, tree
 
 Mlu = Callable[..., int]
 
@@ -241,7 +241,7 @@ def test_a_file_deleted_in_the_copy_comes_back(mlu: Mlu, project: Path, copy: Pa
 
 def test_without_the_merge_base_edits_are_still_seen_by_the_report(mlu: Mlu, project: Path, copy: Path) -> None:
     mlu("project")
-    (copy / copying.BASE).unlink()
+    (copy / copystate.BASE).unlink()
     text = edit(copy / "train.py")
     assert mlu("project") == 2
     assert mlu("project", "--merge") == 0
@@ -266,7 +266,7 @@ def test_a_refresh_that_was_killed_half_way_can_be_repeated(mlu: Mlu, project: P
     assert mlu("project") == 0
     assert "torch.zeros(1).mlu()" in (copy / "train.py").read_text()
     assert (copy / "pkg" / "plain.py").read_text() == "x = 3\n"
-    assert not (copy / copying.JOURNAL).exists()
+    assert not (copy / copystate.JOURNAL).exists()
 
 
 def test_what_a_killed_run_left_beside_the_copy_is_swept_away(mlu: Mlu, project: Path, copy: Path) -> None:
@@ -330,12 +330,12 @@ def test_a_hostile_report_cannot_make_a_refresh_leave_the_copy(mlu: Mlu, project
     mlu("project")
     outside = project.parent / "outside.txt"
     outside.write_text("mine")
-    with zipfile.ZipFile(copy / copying.BASE) as archive:
+    with zipfile.ZipFile(copy / copystate.BASE) as archive:
         manifest = json.loads(archive.read("manifest.json"))
     manifest["copied"]["../outside.txt"] = [4, 0]
     manifest["files"]["../outside.txt"] = ["0"]
     manifest["files"][str(outside)] = ["0"]
-    with zipfile.ZipFile(copy / copying.BASE, "w") as archive:
+    with zipfile.ZipFile(copy / copystate.BASE, "w") as archive:
         archive.writestr("manifest.json", json.dumps(manifest))
     assert mlu("project") == 0
     assert outside.read_text() == "mine"
@@ -355,10 +355,10 @@ def test_a_link_that_the_copy_got_by_hand_is_not_written_through(mlu: Mlu, proje
 def test_a_large_copy_gets_a_word(mlu: Mlu, project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with (project / "weights.bin").open("wb") as file:
         file.truncate(copying.LARGE + 1)
-    entries, problems = copying.entries_of(project)
+    found, problems = tree.entries_of(project)
     said: list[str] = []
     with pytest.raises(copying.CopyError):
-        copying.copy(entries, project / "train.py" / "x", {}, {}, talk=said.append)
+        copying.copy(found, project / "train.py" / "x", {}, {}, talk=said.append)
     assert problems == []
     assert any("1.0 GB" in line for line in said)
 

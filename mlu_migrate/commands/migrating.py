@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlu_migrate import atomic, copying, diffs, gitinfo, pipeline, report
+from mlu_migrate import atomic, copying, copystate, diffs, gitinfo, pipeline, report, tree
 from mlu_migrate.cliopts import Shared
 from mlu_migrate.commands import common
 from mlu_migrate.messages import text
@@ -242,25 +242,25 @@ def _copy_folder(setup: common.Setup, how: How, run: pipeline.Run, unit: _Unit) 
     out, lang = setup.out, setup.settings.lang
     jobs = _jobs(run, unit)
     inside = part(run, jobs, lambda job: _path_in(job, unit))
-    entries: list[copying.Entry] = []
+    wanted: list[tree.Entry] = []
     problems: list[str] = []
     for target, prefix in zip(unit.targets, unit.prefixes, strict=True):
         if target.directory:
             if prefix:
-                entries.append(copying.folder_entry(target.path, prefix.rstrip("/")))
-            found, missed = copying.entries_of(target.path, prefix)
-            entries += found
+                wanted.append(tree.folder_entry(target.path, prefix.rstrip("/")))
+            found, missed = tree.entries_of(target.path, prefix)
+            wanted += found
             problems += missed
         else:
-            entries.append(copying.single_entry(target.path))
+            wanted.append(tree.single_entry(target.path))
     reports = {
-        f"{copying.REPORT}{suffix}": report.render(kind, inside, setup.settings, lang).encode(
+        f"{copystate.REPORT}{suffix}": report.render(kind, inside, setup.settings, lang).encode(
             "utf-8", "backslashreplace"
         )
         for suffix, kind in ((".md", "markdown"), (".json", "json"))
     }
     results = {file.path: file for file in inside.files}
-    done = copying.copy(entries, unit.place, results, reports, force=how.force, merge=how.merge, talk=out.talk)
+    done = copying.copy(wanted, unit.place, results, reports, force=how.force, merge=how.merge, talk=out.talk)
     for key, names in (("kept", done.kept), ("merged", done.merged), ("removed", done.removed)):
         for name in names:
             out.talk(text(f"copy.{key}", lang, path=printable(name)))
