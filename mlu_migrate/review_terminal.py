@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -122,7 +124,7 @@ def _text_lines(data: bytes) -> list[str]:
 def terminal_keys() -> Callable[[], str]:
     """
     Reads single keys where standard input is a terminal, else the first character of each line. Gives an empty text
-    at the end of input and on Ctrl-C or Ctrl-D.
+    at the end of input and on Ctrl-C or Ctrl-D. The terminal is set back when the program ends.
     """
 
     def from_lines() -> str:
@@ -137,16 +139,21 @@ def terminal_keys() -> Callable[[], str]:
     except ImportError:  # no terminal modes on this system
         return from_lines
 
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    # For the whole review, not key by key: what is typed ahead must neither be lost nor read as lines.
+    tty.setcbreak(number, termios.TCSADRAIN)
+    atexit.register(termios.tcsetattr, number, termios.TCSADRAIN, before)
+
     def from_terminal() -> str:
-        number = sys.stdin.fileno()
-        before = termios.tcgetattr(number)
         try:
-            tty.setcbreak(number)
-            key = os.read(number, 8).decode("utf-8", "ignore")
+            key = os.read(number, 1)
+            if key >= b"\x80" or key == b"\x1b":
+                key += os.read(number, 8) if select.select([number], [], [], 0)[0] else b""
         except KeyboardInterrupt:
             return ""
-        finally:
-            termios.tcsetattr(number, termios.TCSADRAIN, before)
-        return "" if key in ("", "\x03", "\x04") else key[0] if len(key) == 1 else " "
+        if key in (b"", b"\x03", b"\x04"):
+            return ""
+        return key.decode("ascii") if len(key) == 1 and key.isascii() else " "
 
     return from_terminal

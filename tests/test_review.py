@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import termios
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -201,3 +208,49 @@ def test_accepting_all_hunks_of_any_bytes_gives_the_output(source: bytes, output
     hunks = review.hunks_of(run)
     state = replace(review.start(hunks), decisions=(Decision.ACCEPT,) * len(hunks), ending=Ending.WRITE)
     assert review.outputs(run, hunks, state).get("a", source) == output
+
+
+def _in_terminal(folder: Path, keys: str) -> tuple[int, str]:
+    """Run the real command on a terminal of its own and press keys one by one, each when the prompt is there."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "mlu_migrate", "review", str(folder)]
+
+    def controlling_terminal() -> None:  # so that Ctrl-C becomes a signal
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, preexec_fn=controlling_terminal
+    )
+    os.close(theirs)
+    seen, left = "", list(keys)
+    while True:
+        ready, _, _ = select.select([ours], [], [], 60)
+        try:
+            data = os.read(ours, 65536) if ready else b""
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        seen += data.decode("utf-8", "replace")
+        if left and seen.count("quit") > len(keys) - len(left):
+            os.write(ours, left.pop(0).encode())
+    os.close(ours)
+    return process.wait(timeout=60), seen
+
+
+@pytest.mark.parametrize("keys", ["\x04", "q", "\x03", "nw", "ejkq"])
+def test_on_a_terminal_nothing_is_written_that_was_not_accepted(tmp_path: Path, keys: str) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("import torch\n\nx = torch.zeros(1).cuda()\n")
+    status, seen = _in_terminal(tmp_path, keys)
+    assert "torch.zeros(1).mlu()" in seen and status in (0, 130)
+    assert file.read_text() == "import torch\n\nx = torch.zeros(1).cuda()\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.py"]
+
+
+def test_on_a_terminal_an_accepted_change_is_written_in_place(tmp_path: Path) -> None:
+    file = tmp_path / "a.py"
+    file.write_text("import torch\n\nx = torch.zeros(1).cuda()\n")
+    status, _ = _in_terminal(tmp_path, "yw")
+    assert status == 0
+    assert file.read_text() == "import torch\nimport torch_mlu  # noqa: F401\n\nx = torch.zeros(1).mlu()\n"
