@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -18,10 +18,30 @@ from mlu_migrate.collecting import held_back
 from mlu_migrate.source import Source, SourceError
 
 INTERESTING = (b"torch", b"cuda", b"nccl", b"device")
-_SINK = re.compile(
-    rb"(?:\.to\(\s*|\bdevice\s*=\s*|\btorch\.device\(\s*|\bmap_location\s*=\s*|\bdevice_type\s*=\s*|set_device\(\s*)"
-    rb"((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)(\()?"
+# What stands at a device sink. One pattern a sink, each beginning with plain letters, which `re` finds fast.
+_NAME = rb"\s*((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)(\()?"
+_SINKS = tuple(
+    re.compile(head + _NAME)
+    for head in (
+        rb"\.to\(",
+        rb"device\s*=",
+        rb"torch\.device\(",
+        rb"map_location\s*=",
+        rb"device_type\s*=",
+        rb"set_device\(",
+    )
 )
+
+
+def _sinks(data: bytes) -> Iterator[re.Match[bytes]]:
+    """Names handed to a device sink: group 1 the dotted prefix, 2 the last name, 3 an opening parenthesis of a call."""
+    for pattern in _SINKS:
+        for match in pattern.finditer(data):
+            before = data[match.start() - 1 : match.start()]
+            if not (before.isalnum() or before == b"_") or pattern is _SINKS[0]:
+                yield match
+
+
 # What only the tree can tell: own methods of these names, aliases of torch modules, star imports.
 _NEEDS_TREE = re.compile(
     rb"def (?:cuda|is_cuda|mlu|is_mlu)\b|import \*|^\w+\s*=\s*(?:\w+\.)*(?:torch|cuda)\b", re.MULTILINE
@@ -29,8 +49,9 @@ _NEEDS_TREE = re.compile(
 _IMPORTS = re.compile(
     rb"^(?:from[ \t]+[.\w]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\r\n(]+)|import[ \t]+[^\r\n]+)", re.MULTILINE
 )
+# Imports that can lead to a torch module: what else a module imports is of no interest.
+_WORTH = (b"torch", b"cuda", b"amp", b"nvtx", b"nccl", b"cudnn", b"dist")
 _CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^()]*)\)[ \t]*:", re.MULTILINE)
-_UNKNOWN_CALL = re.compile(rb"\w\.cuda\(|\)\.cuda\(|\]\.cuda\(")
 _MODULE_BASES = frozenset(
     "Module Sequential ModuleList ModuleDict LightningModule ScriptModule DataParallel DistributedDataParallel "
     "PreTrainedModel "
@@ -134,13 +155,13 @@ class Collector:
         self.bound.setdefault(module, {})
         if not any(word in data for word in INTERESTING):
             return
-        self.unknown += len(_UNKNOWN_CALL.findall(data))
+        self.unknown += data.count(b".cuda(")
         if b"__main__" in data and b"torch" in data:
             self.entries.append(path)
         if b"torch_mlu" in data:
             self.provides.add(module)
         package = path.endswith("__init__.py")
-        if not _NEEDS_TREE.search(data) and not any(not m[1] and not m[3] for m in _SINK.finditer(data)):
+        if not _NEEDS_TREE.search(data) and not any(not m[1] and not m[3] for m in _sinks(data)):
             self._by_pattern(data, module, package)
             return
         try:
@@ -158,6 +179,8 @@ class Collector:
         """Imports and class headers of a file whose functions are of no interest, without parsing it."""
         bound = self.bound[module]
         for match in _IMPORTS.finditer(data):
+            if not any(word in match[0] for word in _WORTH):
+                continue
             text = match[0].decode("utf-8", "replace")
             try:
                 statement = ast.parse(text.strip()).body[0]
@@ -173,7 +196,7 @@ class Collector:
                 head, _, rest = base.partition(".")
                 resolved.append((bound[head] + (f".{rest}" if rest else "")) if head in bound else base)
             self.raw_classes.append((module, match[1].decode("utf-8", "replace"), tuple(resolved), frozenset()))
-        for match in _SINK.finditer(data):
+        for match in _sinks(data):
             if match[1] and not match[3]:
                 self.device_names.add(match[2].decode("ascii", "replace"))
 
@@ -241,7 +264,7 @@ class Collector:
         self.raw_classes.append((module, node.name, tuple(bases), frozenset(methods)))
 
     def _sinks(self, source: Source, spans: list[tuple[int, int, str, tuple[str, ...]]]) -> None:
-        for match in _SINK.finditer(source.data):
+        for match in _sinks(source.data):
             if match[3]:
                 continue
             name = match[2].decode("ascii", "replace")

@@ -27,6 +27,7 @@ class Rule:
     severity: ClassVar[Severity] = Severity.INFO
     safety: ClassVar[Safety] = Safety.SAFE
     topics: ClassVar[tuple[str, ...]] = ()
+    needs: ClassVar[tuple[bytes, ...]] = ()  # a file without any of these words is not shown to the rule
 
     def visit_file(self, unit: Unit) -> Iterable[Finding]:
         """Once a file, before the nodes."""
@@ -124,13 +125,18 @@ def dispatch() -> tuple[dict[type, list[tuple[Rule, str]]], tuple[Rule, ...]]:
 def run(unit: Unit, wanted: Iterable[str] | None = None) -> Iterator[Finding]:
     """Findings of all rules for one file."""
     table, rules = dispatch()
+    data = unit.data
+    idle = {r for r in rules if r.needs and not any(word in data for word in r.needs)}
     for rule in rules:
-        yield from rule.visit_file(unit)
+        if rule not in idle:
+            yield from rule.visit_file(unit)
     for kind, visitors in table.items():
         nodes = unit.index.nodes.get(kind)
         if not nodes:
             continue
         for rule, attribute in visitors:
+            if rule in idle:
+                continue
             visit = getattr(rule, attribute)
             for node in nodes:
                 found = visit(node, unit)

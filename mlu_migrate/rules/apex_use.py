@@ -49,6 +49,7 @@ class ApexUse(Rule):
     severity = Severity.ERROR
     safety = Safety.UNSAFE
     topics = ("precision", "advice")
+    needs = (b"apex",)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
         """`from apex.optimizers import FusedAdam`, `from apex import amp`."""

@@ -70,6 +70,7 @@ class CapabilityGate(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
+    needs = (b"get_device_", b"sm_", b"compute_")
 
     def visit_Compare(self, node: ast.Compare, unit: Unit) -> Iterator[Finding]:
         """Comparisons whose side comes from get_device_capability, or a card's name in get_device_name."""

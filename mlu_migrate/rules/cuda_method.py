@@ -45,6 +45,7 @@ class CudaMethod(Rule):
     severity = Severity.INFO
     safety = Safety.SAFE
     topics = ("devices",)
+    needs = (b"cuda",)
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Only calls: an attribute called cuda that is not called is data."""

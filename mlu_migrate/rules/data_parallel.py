@@ -46,6 +46,7 @@ class DataParallelUse(Rule):
     severity = Severity.ERROR
     safety = Safety.MANUAL
     topics = ("advice", "distributed")
+    needs = (b"arallel",)
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Calls only: a type check works as before."""

@@ -46,6 +46,7 @@ class DeviceAgnostic(Rule):
     severity = Severity.INFO
     safety = Safety.MANUAL
     topics = ("set-up",)
+    needs = (b"accelerate", b"deepspeed")
 
     def visit_Import(self, node: ast.Import, unit: Unit) -> Iterator[Finding]:
         """`import deepspeed`."""

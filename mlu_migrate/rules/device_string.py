@@ -52,6 +52,7 @@ class DeviceString(StringRule):
     name = "device-string"
     severity = Severity.INFO
     topics = ("devices",)
+    needs = (b"cu",)
     kind = DEVICE
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:

@@ -47,6 +47,7 @@ class EarlyProbe(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
+    needs = (b"fork",)
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """A start method "fork" in a file that uses the device."""

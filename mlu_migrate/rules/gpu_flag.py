@@ -41,6 +41,7 @@ class GpuFlag(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
+    needs = (b"attn_implementation", b"accelerator", b"flash_attention", b"load_in_", b"8bit", b"ExecutionProvider")
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Keywords of calls."""

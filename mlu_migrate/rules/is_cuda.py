@@ -44,6 +44,7 @@ class IsCuda(Rule):
     severity = Severity.INFO
     safety = Safety.SAFE
     topics = ("devices",)
+    needs = (b"is_cuda",)
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Reads only; a store is the project's own attribute."""

@@ -51,6 +51,7 @@ class MemoryMessage(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
+    needs = (b"CUDA", b"cuda", b"cuDNN", b"CUDNN", b"CUBLAS", b"NCCL", b"nccl", b"assert")
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Texts that are compared, searched or matched."""

@@ -41,6 +41,7 @@ class MigrationShim(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("set-up",)
+    needs = (b"torch_mlu",)
 
     def visit_Import(self, node: ast.Import, unit: Unit) -> Iterator[Finding]:
         """`import torch_mlu.utils.gpu_migration`."""

@@ -46,6 +46,16 @@ class NativeKernel(Rule):
     severity = Severity.ERROR
     safety = Safety.SAFE
     topics = ("advice",)
+    needs = (
+        b"cpp_extension",
+        b"CUDA_HOME",
+        b"__global__",
+        b"__device__",
+        b"<cuda",
+        b"cudaStream_t",
+        b"asm volatile",
+        b".target sm_",
+    )
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """CUDAExtension, load, load_inline."""

@@ -41,6 +41,7 @@ class NcclBackend(StringRule):
     name = "nccl-backend"
     severity = Severity.INFO
     topics = ("distributed",)
+    needs = (b"nccl", b"NCCL")
     kind = BACKEND
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ class NvidiaTool(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
+    needs = (b"nv", b"nsys", b"ncu", b"cuobjdump")
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Texts that are a command or the head of one."""

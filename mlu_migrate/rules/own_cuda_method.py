@@ -54,6 +54,7 @@ class OwnCudaMethod(Rule):
     severity = Severity.WARNING
     safety = Safety.SAFE
     topics = ("devices",)
+    needs = (b"cuda",)
 
     def visit_ClassDef(self, node: ast.ClassDef, unit: Unit) -> Iterator[Finding]:
         """Methods and properties in the class body."""

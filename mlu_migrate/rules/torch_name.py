@@ -47,6 +47,7 @@ class TorchName(Rule):
     severity = Severity.INFO
     safety = Safety.SAFE
     topics = ("names",)
+    needs = (b"torch", b"cuda")
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Whole chains only: the inner links of a longer torch name are part of it."""

@@ -40,6 +40,7 @@ class VersionCuda(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
+    needs = (b"version",)
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Whole chains, and `cuda` imported from torch.version."""
