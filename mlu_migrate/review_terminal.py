@@ -40,18 +40,20 @@ def session(
     """
     hunks = hunks_of(run)
     state = start(hunks, load(saved) if saved else None)
-    while hunks and state.ending is None:
-        paper = Paper(width, colour)
-        if left(hunks, state) or state.explain or state.help:
-            _screen(paper, run, hunks, state, lang, page)
-        else:
-            _all_decided(paper, hunks, state, lang)
-        write(paper.text())
-        key = keys()
-        state = press(hunks, state, key) if key else replace(state, ending=Ending.QUIT)
-    if state.ending is Ending.QUIT:
-        if saved and any(d is not Decision.OPEN for d in state.decisions):
+    try:
+        while hunks and state.ending is None:
+            paper = Paper(width, colour)
+            if left(hunks, state) or state.explain or state.help:
+                _screen(paper, run, hunks, state, lang, page)
+            else:
+                _all_decided(paper, hunks, state, lang)
+            write(paper.text())
+            key = keys()
+            state = press(hunks, state, key) if key else replace(state, ending=Ending.QUIT)
+    finally:  # also when a signal ends the program: decisions are work
+        if state.ending is not Ending.WRITE and saved and any(d is not Decision.OPEN for d in state.decisions):
             save(saved, hunks, state)
+    if state.ending is Ending.QUIT:
         return None
     if saved:
         saved.unlink(missing_ok=True)
