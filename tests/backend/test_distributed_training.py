@@ -45,6 +45,10 @@ def test_ddp_sends_weights_and_buffers_from_rank_0(world: World) -> None:
     world.run(tasks.ddp_sends_buffers_and_weights_from_rank_0)
 
 
+def test_synchronised_batch_norm_gives_the_statistics_and_gradients_of_the_whole_batch(world: World) -> None:
+    world.run(tasks.synchronised_batch_norm)
+
+
 @pytest.mark.parametrize("strategy", ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD"])
 @pytest.mark.parametrize("use_orig_params", [False, True], ids=["flat parameters", "original parameters"])
 def test_fsdp_trains_as_one_process_does(world: World, strategy: str, use_orig_params: bool) -> None:

@@ -141,6 +141,23 @@ def ddp_sends_buffers_and_weights_from_rank_0(rank: int, size: int) -> None:
     assert model[1].num_batches_tracked.item() == 3
 
 
+def synchronised_batch_norm(rank: int, size: int) -> None:
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(1)
+    reference = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 2, 3))
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(reference)).to(torch.device("mlu", rank))
+    wrapped = DistributedDataParallel(model, device_ids=[rank])
+    x = torch.randn(4 * size, 3, 8, 8, generator=torch.Generator().manual_seed(2))
+    reference(x).pow(2).mean().backward()
+    wrapped(share(x, rank)).pow(2).mean().backward()
+    same(model.named_buffers(), dict(reference.named_buffers()))
+    same(
+        [(name, value.grad) for name, value in model.named_parameters()],
+        {name: value.grad for name, value in reference.named_parameters()},
+    )
+
+
 def fsdp1(rank: int, size: int, strategy: str, use_orig_params: bool) -> None:
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
