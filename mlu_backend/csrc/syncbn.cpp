@@ -31,7 +31,7 @@ Tensor per_channel(const Tensor& values, const Tensor& input) {
   return values.reshape(shape);
 }
 
-std::tuple<Tensor, Tensor> stats(const Tensor& input, double eps) {
+std::tuple<Tensor, Tensor> channel_stats(const Tensor& input, double eps) {
   OnCard run("batch_norm_stats", {&input});
   const auto x = wide(run.in(input));
   const auto dims = all_but_channels(x);
@@ -156,7 +156,7 @@ Tensor backward_elemt(
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("batch_norm_stats", stats);
+  m.impl("batch_norm_stats", channel_stats);
   m.impl("batch_norm_gather_stats", gather_stats);
   m.impl("batch_norm_gather_stats_with_counts", gather_stats_with_counts);
   m.impl("batch_norm_elemt", elemt);
