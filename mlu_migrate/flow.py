@@ -61,6 +61,9 @@ class Flow:
         self.unit = unit
         self._slots: dict[tuple[str, Slot], Use] = {}
         self._busy: set[tuple[str, Slot]] = set()
+        # What one question has worked out on its way, with the depth it was met at: without it, the ways through a
+        # file of functions that call each other multiply.
+        self._passed: dict[tuple[str, Slot], tuple[int, Use]] = {}
         self._functions: dict[str, list[ast.AST]] = {}
         for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
             for node in unit.index.nodes[kind]:
@@ -602,13 +605,19 @@ class Flow:
             return known
         if key in self._busy or depth > _DEPTH:
             return _NOTHING
+        passed = self._passed.get(key)
+        if passed is not None and passed[0] <= depth:
+            return passed[1]
         self._busy.add(key)
         try:
             use = self._best(list(self._evidence(slot, kind, depth + 1)))
         finally:
             self._busy.discard(key)
-        if not self._busy:
+        if self._busy:
+            self._passed[key] = (depth, use)
+        else:
             self._slots[key] = use
+            self._passed.clear()
         return use
 
     def _evidence(self, slot: Slot, kind: Kind, depth: int) -> Iterator[Use]:
