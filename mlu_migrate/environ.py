@@ -11,6 +11,7 @@ from mlu_migrate.unit import Unit
 
 Use = Literal["set", "read", ""]
 _DEPTH = 5
+_MANY = 8  # bindings of one name that are looked at
 _NAMED = re.compile(r"(^|_)env(iron(ment)?)?(_?(vars?|variables?|dict|map))?s?$", re.IGNORECASE)
 _READS = re.compile(r"get|read|is_|has|check|bool|flag|parse", re.IGNORECASE)
 _FUNCTION = re.compile(r"(^|_)env(s|iron|ironment|var|vars)?(_|$)|env$", re.IGNORECASE)
@@ -38,7 +39,8 @@ def is_environ(unit: Unit, node: ast.AST | None, depth: int = 0) -> bool:
         if _NAMED.search(node.id):
             return True
         owner = unit.index.owner(unit.scope(node), node.id)
-        return any(b.kind == "assign" and is_environ(unit, b.value, depth + 1) for b in _bindings(owner, node.id))
+        bindings = _bindings(owner, node.id)[:_MANY]
+        return any(b.kind == "assign" and is_environ(unit, b.value, depth + 1) for b in bindings)
     if isinstance(node, ast.Attribute):
         return _NAMED.search(node.attr) is not None
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):

@@ -8,11 +8,14 @@ What made an object: the canonical callee behind a receiver, followed through na
 from __future__ import annotations
 
 import ast
+from typing import TypeVar
 
 from mlu_migrate.scopes import Binding
 from mlu_migrate.unit import Unit
 
-_DEPTH = 8
+_DEPTH = 6
+_MANY = 8  # bindings of one name: beyond this it is a work variable, and following it costs more than it tells
+_T = TypeVar("_T")
 _SAME_ELEMENTS = frozenset(("sorted", "reversed", "list", "tuple", "filter", "iter", "set"))
 _KEYED = frozenset(("sorted", "max", "min", "filter", "map", "sort"))
 
@@ -30,14 +33,13 @@ def makers(unit: Unit, node: ast.AST | None, depth: int = 0) -> frozenset[str]:
     if isinstance(node, ast.Name):
         owner = unit.index.owner(unit.scope(node), node.id)
         out: frozenset[str] = frozenset()
-        for binding in owner.bindings.get(node.id, ()) if owner else ():
+        for binding in _few(owner.bindings.get(node.id, []) if owner else []):
             out |= _bound(unit, binding, depth)
         return out
     if isinstance(node, ast.Attribute):
         out = frozenset()
-        for store in unit.index.attributes.get(node.attr, ()):
-            if isinstance(store.ctx, ast.Store):
-                out |= _stored(unit, store, depth)
+        for store in _few([a for a in unit.index.attributes.get(node.attr, ()) if isinstance(a.ctx, ast.Store)]):
+            out |= _stored(unit, store, depth)
         return out
     if isinstance(node, ast.IfExp):
         return makers(unit, node.body, depth + 1) | makers(unit, node.orelse, depth + 1)
@@ -72,15 +74,15 @@ def elements(unit: Unit, node: ast.AST | None, depth: int = 0) -> frozenset[str]
         return frozenset(f"each:{name}" for name in _called(unit, node))
     if isinstance(node, ast.Attribute):
         out = frozenset((f"each:.{node.attr}",))
-        for store in unit.index.attributes.get(node.attr, ()):
+        for store in _few([a for a in unit.index.attributes.get(node.attr, ()) if isinstance(a.ctx, ast.Store)]):
             parent = unit.parent(store)
-            if isinstance(store.ctx, ast.Store) and isinstance(parent, (ast.Assign, ast.AnnAssign)):
+            if isinstance(parent, (ast.Assign, ast.AnnAssign)):
                 out |= elements(unit, parent.value, depth + 1)
         return out
     if isinstance(node, ast.Name):
         owner = unit.index.owner(unit.scope(node), node.id)
         out = frozenset()
-        for binding in owner.bindings.get(node.id, ()) if owner else ():
+        for binding in _few(owner.bindings.get(node.id, []) if owner else []):
             if binding.kind == "assign":
                 out |= elements(unit, binding.value, depth + 1)
         return out
@@ -92,6 +94,10 @@ def stored_here(unit: Unit, attr: str) -> bool:
     if any(isinstance(a.ctx, ast.Store) for a in unit.index.attributes.get(attr, ())):
         return True
     return any(scope.is_class and attr in scope.bindings for scope in unit.index.scopes.values())
+
+
+def _few(found: list[_T]) -> list[_T]:
+    return found if len(found) <= _MANY else []
 
 
 def _called(unit: Unit, node: ast.Call) -> frozenset[str]:

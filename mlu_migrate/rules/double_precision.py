@@ -128,10 +128,10 @@ def _on_device(unit: Unit, node: ast.expr | None, depth: int = 0) -> bool:
         return bool(node.args) and _on_device(unit, node.args[0], depth + 1)
     if isinstance(node, ast.Name):
         owner = unit.index.owner(unit.scope(node), node.id)
-        bindings = owner.bindings.get(node.id, []) if owner else []
+        bindings = owner.bindings.get(node.id, [])[:8] if owner else []
         return any(b.value is not None and _on_device(unit, b.value, depth + 1) for b in bindings)
     if isinstance(node, ast.Attribute):
-        for store in unit.index.attributes.get(node.attr, ()):
+        for store in unit.index.attributes.get(node.attr, ())[:40]:
             parent = unit.parent(store)
             if isinstance(store.ctx, ast.Store) and isinstance(parent, ast.Assign):
                 if _on_device(unit, parent.value, depth + 1):

@@ -129,11 +129,13 @@ class ProfilerKeys(Rule):
         for word in node.keywords:
             if word.arg == "use_cuda" and not _is_false(word.value):
                 yield from self._use_cuda(node, word, name or "", unit)
-            elif word.arg in _UNSUPPORTED and not _is_false(word.value):
+            elif word.arg in _UNSUPPORTED and (
+                _is_true(word.value) or word.arg == _UNSUPPORTED[0] and not _is_false(word.value)
+            ):
                 yield self.found(unit, word, "unsupported", severity=Severity.WARNING, word=word.arg)
 
     def _use_cuda(self, node: ast.Call, word: ast.keyword, name: str, unit: Unit) -> Iterator[Finding]:
-        literal = isinstance(word.value, ast.Constant) and word.value.value is True
+        literal = _is_true(word.value)
         if name in _NEW:
             given = argument(node, "activities", 0) is not None
             yield self.found(unit, word, "activities_given" if given else "activities", severity=Severity.WARNING)
@@ -153,6 +155,10 @@ class ProfilerKeys(Rule):
 
 def _attribute_name(unit: Unit, key: str) -> str:
     return key.replace("cuda", "device" if unit.settings.torch_mlu == "2.4" else "mlu")
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _is_false(node: ast.expr) -> bool:
