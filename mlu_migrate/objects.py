@@ -137,7 +137,8 @@ def _annotated(unit: Unit, annotation: ast.expr | None) -> frozenset[str]:
     """Classes named in an annotation, also inside Optional and unions."""
     if annotation is None:
         return frozenset()
-    names = {unit.name(n) for n in ast.walk(annotation) if isinstance(n, (ast.Name, ast.Attribute))}
+    whole = [n for n in ast.walk(annotation) if isinstance(n, (ast.Name, ast.Attribute))]
+    names = {unit.name(n) for n in whole if not isinstance(unit.parent(n), ast.Attribute)}
     return frozenset(n for n in names if n is not None and "." in n)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -268,6 +269,7 @@ def _command(unit: Unit, node: ast.Constant | ast.JoinedStr) -> Iterator[Place]:
             yield Place(row.name, "command" if sure else "", node, (start, end), edits, match["value"], sure)
 
 
+@functools.cache
 def _assignment() -> re.Pattern[str]:
     names = "|".join(sorted(vocabulary.environment(), key=len, reverse=True))
     return re.compile(rf"(?:^|(?<=[\s;&|(\"'])|(?<=-x)|(?<=-e))(?P<name>{names})=(?P<value>[\w,:.-]*)")
