@@ -146,6 +146,8 @@ def _becomes_environment(unit: Unit, node: ast.expr) -> bool:
             return _is_environment_dict(unit, parent)
         key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is node), None)
         return isinstance(key, ast.Constant) and isinstance(key.value, str) and _NAMED.search(key.value) is not None
+    if isinstance(parent, ast.AugAssign):
+        return is_environ(unit, parent.target)
     if isinstance(parent, ast.BinOp):
         return is_environ(unit, parent) or _becomes_environment(unit, parent)
     if isinstance(parent, ast.IfExp):

@@ -22,6 +22,7 @@ DEVICE_CALLS: dict[str, tuple[int | None, str]] = {
     "torch.amp.custom_fwd": (None, "device_type"),
     "torch.amp.custom_bwd": (None, "device_type"),
     "torch.amp.is_autocast_available": (0, "device_type"),
+    "torch.amp.autocast_mode.is_autocast_available": (0, "device_type"),
     "torch.set_default_device": (0, "device"),
     "torch.get_autocast_dtype": (0, "device_type"),
     "torch.is_autocast_enabled": (0, "device_type"),

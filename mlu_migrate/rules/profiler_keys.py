@@ -144,13 +144,17 @@ class ProfilerKeys(Rule):
         elif unit.settings.torch_mlu != "2.4":
             yield self.found(unit, word, "use_mlu", keyword_name(unit, word, "use_mlu"))
         else:
-            value = '"mlu"' if literal else f'"mlu" if {unit.text(word.value)} else None'
-            text = f"use_device={value}"
+            start, end = unit.span(word.value)
+            edits = [keyword_name(unit, word, "use_device")]
+            if literal:
+                edits.append(Edit(start, end, b'"mlu"'))
+            else:
+                wrap = isinstance(word.value, (ast.IfExp, ast.Lambda, ast.NamedExpr))
+                edits.append(Edit(start, start, b'"mlu" if ' + (b"(" if wrap else b"")))
+                edits.append(Edit(end, end, (b")" if wrap else b"") + b" else None"))
             if argument(node, "use_kineto") is None:
-                text += ", use_kineto=True"
-            edit = Edit(unit.start(word), unit.end(word), text.encode())
-            safety = Safety.SAFE if literal else Safety.UNSAFE
-            yield self.found(unit, word, "use_device", edit, safety=safety, severity=Severity.WARNING)
+                edits.append(Edit(unit.end(word), unit.end(word), b", use_kineto=True"))
+            yield self.found(unit, word, "use_device", edits, severity=Severity.WARNING)
 
 
 def _attribute_name(unit: Unit, key: str) -> str:
