@@ -73,7 +73,7 @@ def test_operators_without_tensor_arguments_count_by_their_result(counting: None
 def test_a_registered_kernel_is_native_and_names_its_place_in_torch_mlu() -> None:
     answer = judge(Use("aten::add.Tensor", ("float32",), 3))
     assert answer.answer == "native" and answer.calls == 3
-    assert answer.evidence == "torch_mlu/csrc/aten/operators/cnnl/add.cpp:47"
+    assert answer.evidence == "torch_mlu/csrc/aten/operators/cnnl/add.cpp:133"
 
 
 def test_an_operator_without_a_kernel_goes_to_the_cpu() -> None:
