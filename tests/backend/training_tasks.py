@@ -162,9 +162,8 @@ def fsdp1(rank: int, size: int, strategy: str, use_orig_params: bool) -> None:
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 
-    # A module on the CPU cannot be moved by device_id alone: torch refuses to put PrivateUse1 data into a CPU parameter.
     model = FullyShardedDataParallel(
-        net().to(torch.device("mlu", rank)),
+        net(),  # on the CPU: device_id moves it
         auto_wrap_policy=ModuleWrapPolicy({nn.Sequential}),
         sharding_strategy=ShardingStrategy[strategy],
         device_id=torch.device("mlu", rank),

@@ -94,10 +94,10 @@ def transformers_trainer() -> Report:
     arguments = TrainingArguments(
         output_dir=os.environ["PROGRAM_FOLDER"],
         per_device_train_batch_size=4,
-        max_steps=6,
+        max_steps=8,
         logging_steps=1,
         learning_rate=1e-2,
-        save_steps=3,
+        save_steps=4,
         report_to=[],
         seed=3,
     )

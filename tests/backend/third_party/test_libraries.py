@@ -31,14 +31,15 @@ def run(name: str, folder: Path, *launcher: str, ranks: int = 1) -> list[dict[st
     return [json.loads(Path(f"{output}.{rank}").read_text()) for rank in range(ranks)]
 
 
-def learns(losses: list[float]) -> bool:
-    return losses[-1] < losses[0] * 0.9
+def learns(losses: list[float], epoch: int) -> bool:
+    """Every epoch sees the same data, so without training the first would cost what the last does."""
+    return sum(losses[-epoch:]) < 0.9 * sum(losses[:epoch])
 
 
 def test_accelerate_recognises_the_card_by_itself_and_trains(tmp_path: Path) -> None:
     (report,) = run("accelerate_loop", tmp_path)
     assert report["recognised"] and report["device"].startswith("mlu") and report["model"].startswith("mlu")
-    assert report["processes"] == 1 and learns(report["losses"])
+    assert report["processes"] == 1 and learns(report["losses"], 4)
 
 
 def test_accelerate_trains_in_two_processes_as_in_one(tmp_path: Path) -> None:
@@ -59,16 +60,16 @@ def test_accelerate_launch_starts_a_process_for_each_card(tmp_path: Path) -> Non
 
 def test_accelerate_computes_in_float16_with_a_scaler(tmp_path: Path) -> None:
     (report,) = run("accelerate_half", tmp_path)
-    assert report["dtypes"] and learns(report["losses"]) and report["scaler"] == "GradScaler"
+    assert report["dtypes"] and learns(report["losses"], 4) and report["scaler"] == "GradScaler"
 
 
 def test_the_trainer_of_transformers_trains_a_random_model_and_saves_it(tmp_path: Path) -> None:
     (report,) = run("transformers_trainer", tmp_path)
     assert report["device"].startswith("mlu") and report["model"].startswith("mlu")
-    assert report["saved"] == ["checkpoint-3", "checkpoint-6"]
-    assert len(report["losses"]) == 6 and learns(report["losses"])
+    assert report["saved"] == ["checkpoint-4", "checkpoint-8"]
+    assert len(report["losses"]) == 8 and learns(report["losses"], 4)
 
 
 def test_a_lightning_module_trains_with_an_accelerator_for_the_card(tmp_path: Path) -> None:
     (report,) = run("lightning_trainer", tmp_path)
-    assert report["devices"] == ["mlu:0"] and report["root"] == "mlu:0" and learns(report["losses"])
+    assert report["devices"] == ["mlu:0"] and report["root"] == "mlu:0" and learns(report["losses"], 4)
