@@ -71,7 +71,7 @@ _NAMES = (
 # Written by tools, or data under a configuration's suffix.
 _LOCKS = re.compile(
     r"(?i)package(?:-lock)?\.json|.*\.lock|.*[-.]lock\.(?:json|ya?ml|toml)|tokenizer(?:_config)?\.json|vocab\.json"
-    r"|.*\.(?:index|bin\.index|safetensors\.index)\.json|special_tokens_map\.json|merges\.txt"
+    r"|mlu-migrate-(?:report|baseline)\..*|.*\.(?:index|bin\.index|safetensors\.index)\.json|special_tokens_map\.json|merges\.txt"
 )
 _FOLDER_REQUIREMENTS = re.compile(r"(?i)(?:^|/)requirements/[^/]+\.(?:txt|in)$")
 _SHEBANG = re.compile(rb"#![^\n]*\b(?:ba|z|da|k|c)?sh\b")

@@ -14,7 +14,8 @@ from mlu_migrate import nonpython, tomlfile
 from mlu_migrate.configs import catalogue, jsonfile, tomlconfig, vocabulary, yamlfile
 from mlu_migrate.configs.shellwords import Command, HereDocument, commands
 from mlu_migrate.messages import catalogue as message_catalogue
-from mlu_migrate.model import FileStatus
+from mlu_migrate.model import FileStatus, RunResult
+from mlu_migrate.report import render
 from mlu_migrate.settings import Settings
 
 
@@ -167,6 +168,15 @@ def test_only_edited_spans_differ_whatever_the_file_holds(pieces: list[str], nam
         assert result.output is None
 
 
+def test_our_own_reports_are_not_looked_at() -> None:
+    result = nonpython.migrate(b"python a.py --device cuda\n", "a.sh", Settings())
+    run = RunResult((result,))
+    for kind in ("json", "sarif"):
+        text = render(kind, run, Settings())
+        assert "cuda" in text
+        assert nonpython.migrate(text.encode(), "out.json", Settings()).findings == ()
+
+
 def test_bytes_that_are_no_utf8_survive() -> None:
     source = b"# caf\xe9\npython t.py --device cuda # \xff\n"
     assert nonpython.migrate(source, "a.sh", Settings()).output == source.replace(b"--device cuda", b"--device mlu")
@@ -212,6 +222,7 @@ def test_an_older_release_that_lacks_a_variable_says_so() -> None:
         ("CMakeLists.txt", "cmake"),
         ("poetry.lock", None),
         ("package-lock.json", None),
+        ("out/mlu-migrate-report.json", None),
         ("data.txt", None),
         ("notes.rst", None),
         ("a.ipynb", "notebook"),
