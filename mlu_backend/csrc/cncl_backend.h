@@ -85,15 +85,6 @@ class ProcessGroupCNCL : public Backend {
     gloo_->monitoredBarrier(opts, wait_all_ranks);
   }
 
-  bool supportsSplitting() const override {
-    return true;
-  }
-
-  c10::intrusive_ptr<Backend> split(
-      const c10::intrusive_ptr<Store>& store,
-      const std::vector<int>& ranks,
-      const c10::intrusive_ptr<Backend::Options>& opts) override;
-
   bool supportsCoalescing() const override {
     return true;
   }

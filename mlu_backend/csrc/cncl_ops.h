@@ -38,18 +38,6 @@ inline WorkPtr ProcessGroupCNCL::endCoalescing() {
   return work;
 }
 
-inline c10::intrusive_ptr<Backend> ProcessGroupCNCL::split(
-    const c10::intrusive_ptr<Store>& store,
-    const std::vector<int>& ranks,
-    const c10::intrusive_ptr<Backend::Options>&) {
-  auto inner = gloo_->split(store, ranks, gloo_->getBackendOptions());
-  if (!inner) {
-    return nullptr; // this rank is not in the new group
-  }
-  auto options = c10::make_intrusive<CnclOptions>(*options_);
-  return c10::make_intrusive<ProcessGroupCNCL>(inner, inner->getRank(), inner->getSize(), options, narrow_double_);
-}
-
 inline WorkPtr ProcessGroupCNCL::broadcast(Tensors& tensors, const BroadcastOptions& opts) {
   const auto tensor = checked(real_view(only(tensors)));
   const auto staged = stage(tensor, narrow_double_, rank_ == opts.rootRank);

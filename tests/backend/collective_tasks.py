@@ -317,6 +317,21 @@ def groups(rank: int, size: int) -> None:
         dist.destroy_process_group(pair)
 
 
+def groups_of_a_bound_device(rank: int, size: int) -> None:
+    """init_process_group(device_id=...) makes torch split communicators where a backend can; CNCL cannot."""
+    world = dist.group.WORLD
+    world.bound_device_id = card(rank)
+    try:
+        first = dist.new_group([0], backend="cncl")
+        if rank == 0:
+            tensor = torch.ones(2, device=card(rank))
+            dist.all_reduce(tensor, group=first)
+            expect(tensor, 1)
+        dist.barrier()
+    finally:
+        world.bound_device_id = None
+
+
 def both_devices(rank: int, size: int) -> None:
     on_cpu, on_card = torch.full((2,), float(rank)), torch.full((2,), float(rank), device=card(rank))
     dist.all_reduce(on_cpu)

@@ -71,6 +71,10 @@ def test_new_groups_work_on_a_part_of_the_ranks_and_can_be_destroyed(world: Worl
     world.run(tasks.groups)
 
 
+def test_new_groups_work_when_the_world_is_bound_to_a_device(world: World) -> None:
+    world.run(tasks.groups_of_a_bound_device)
+
+
 def test_cpu_tensors_go_through_gloo_in_the_same_group(world: World) -> None:
     world.run(tasks.both_devices)
 
