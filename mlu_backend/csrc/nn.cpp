@@ -88,6 +88,10 @@ int64_t sdp_choice(
   if (query.is_nested() || key.is_nested() || value.is_nested() || (mask.has_value() && mask->requires_grad())) {
     return math;
   }
+  // Tensors without memory of their own (fake ones while tracing, DTensor): whoever handles them takes plain operators.
+  if (query.unsafeGetTensorImpl()->is_python_dispatch()) {
+    return math;
+  }
   OnCard run("scaled_dot_product_attention", {&query, &key, &value, &value_or_undefined(mask)});
   const auto choice = at::_fused_sdp_choice(
       run.in(query), run.in(key), run.in(value), run.in(mask), dropout_p, is_causal, scale, enable_gqa);

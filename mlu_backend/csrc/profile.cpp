@@ -156,13 +156,19 @@ at::Tensor Conversion::convert(const at::Tensor& tensor, const OperatorFacts& fa
   if (!plain(tensor)) {
     return tensor;
   }
+  look_at(tensor);
   refuse_bfloat16(tensor.scalar_type());
   auto out = tensor;
   const auto dtype = narrow_type(tensor.scalar_type());
   if (current.narrow_float64 && dtype != tensor.scalar_type()) {
-    warn_narrow();
+    if (!tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+      warn_narrow();
+    }
     narrowed_ = true;
     out = tensor.to(dtype);
+    if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+      out.unsafeGetTensorImpl()->set_wrapped_number(true);
+    }
     if (facts.writes(argument)) {
       written_.emplace_back(tensor, out);
     }
@@ -177,6 +183,18 @@ at::Tensor Conversion::convert(const at::Tensor& tensor, const OperatorFacts& fa
     out = through_int32(out);
   }
   return out;
+}
+
+void Conversion::look_at(const at::Tensor& tensor) {
+  const bool wide = narrow_type(tensor.scalar_type()) != tensor.scalar_type();
+  if (!wide && !tensor.is_floating_point() && !tensor.is_complex()) {
+    return;
+  }
+  if (tensor.dim() > 0) {
+    (wide ? wide_tensor_ : narrow_tensor_) = true;
+  } else if (wide && !tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+    wide_number_ = true;
+  }
 }
 
 void Conversion::before(const OperatorFacts& facts, torch::jit::Stack& stack, size_t first) {
@@ -206,6 +224,7 @@ void Conversion::before(const OperatorFacts& facts, torch::jit::Stack& stack, si
       if (current.narrow_float64 && dtype != asked) {
         warn_narrow();
         narrowed_ = true;
+        wide_tensor_ = true;
         value = static_cast<int64_t>(dtype);
       } else {
         widen_ = false;  // the caller named a narrow result
@@ -218,6 +237,7 @@ void Conversion::after(torch::jit::Stack& stack, size_t results) {
   if (!narrowed_) {
     return;
   }
+  widen_ = widen_ && (wide_tensor_ || (wide_number_ && !narrow_tensor_));
   for (auto& [alias, stand_in] : written_) {
     if (alias.sizes() != stand_in.sizes()) {
       alias.resize_(stand_in.sizes());

@@ -56,8 +56,11 @@ class Conversion {
 
  private:
   at::Tensor convert(const at::Tensor& tensor, const OperatorFacts& facts, size_t argument);
+  void look_at(const at::Tensor& tensor);
 
   bool narrowed_ = false;
+  // Which widths the arguments have, numbers apart: with a float32 tensor of dimensions a float64 number changes nothing.
+  bool wide_tensor_ = false, narrow_tensor_ = false, wide_number_ = false;
   bool widen_ = true;
   c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> written_;  // the alias and what stood for it
 };
