@@ -10,6 +10,9 @@ graph passes) runs as for any device, and only the last step is ours: a captured
 and other backends (eager, aot_eager) are untouched. Numbers come from the card's generator: a graph that draws any
 seeds the CPU's generator from it for the length of the call, so ``torch.mlu.manual_seed`` repeats a run, with other
 numbers than eager mode draws, as inductor does on every device.
+
+Two kinds of graph run operator by operator instead: those with collectives, and all of them on the profiles ``mlu370``
+and ``mlu590``, whose roundings belong to operators.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
+
+from mlu_backend import cards
 
 DEVICE = "mlu"
 
@@ -115,18 +120,21 @@ def compile_for_cpu(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], 
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
+    if cards.profile() != "exact" or _communicates(graph):
+        # A collective has to see tensors of the card, or it would look for the group's CPU part.
+        return _code_types()[1](graph)
     results = torch.utils._pytree.tree_leaves(output_node(graph).args)
-    cards = [_card(result.meta.get("val")) if isinstance(result, torch.fx.Node) else -1 for result in results]
+    targets = [_card(result.meta.get("val")) if isinstance(result, torch.fx.Node) else -1 for result in results]
     draws = _draws_numbers(graph)
     twin = retarget(graph)
     inputs = [_fake_on_cpu(value) for value in example_inputs]
-    home = next((card for card in (*cards, *map(_card, example_inputs)) if card >= 0), 0)
+    home = next((card for card in (*targets, *map(_card, example_inputs)) if card >= 0), 0)
     mode = detect_fake_mode(inputs) or FakeTensorMode(allow_non_fake_inputs=True)
     with mock.patch.object(mode, "allow_non_fake_inputs", True):  # constants are real tensors
         with torch.no_grad():
             FakeTensorProp(twin, mode=mode).propagate_dont_convert_inputs(*inputs)
         compiled = compile_fx_inner(twin, inputs, **options)
-    return _code_type()(compiled, cards, home, draws)
+    return _code_types()[0](compiled, targets, home, draws)
 
 
 def _card(value: Any) -> int:
@@ -206,6 +214,15 @@ def _draws_numbers(graph: torch.fx.GraphModule) -> bool:
     return False
 
 
+def _communicates(graph: torch.fx.GraphModule) -> bool:
+    return any(
+        str(node.target).startswith(("_c10d_functional", "c10d"))
+        for module in graph.modules()
+        if isinstance(module, torch.fx.GraphModule)
+        for node in module.graph.nodes
+    )
+
+
 def _fake_on_cpu(value: Any) -> Any:
     """The fake CPU tensor of the same shape, strides and dtype as a fake tensor on ``mlu``; else the value itself."""
     if not _is_mlu(value):
@@ -234,39 +251,51 @@ def _numbers_of(card: int) -> Iterator[None]:
         generator.set_state(before)
 
 
-_made: Any = None
-
-
-def _code_type() -> Any:
-    """``CodeOnCpu``, made late: its base class belongs to inductor, which takes a second to import."""
-    global _made
-    if _made is not None:
-        return _made
+@functools.cache
+def _code_types() -> tuple[Any, Any]:
+    """``CodeOnCpu`` and ``GraphOnCard``, made late: their base belongs to inductor, which takes a second to import."""
     from torch._inductor.output_code import OutputCode
 
     from mlu_backend import build, core
 
     run_on_cpu = core._load_module("_mlu_retarget", str(build.core_library())).run_on_cpu
 
-    class CodeOnCpu(OutputCode):
-        """inductor's compiled code behind a call with tensors on the card; takes a list and empties it."""
+    class Code(OutputCode):
+        """What inductor's pipeline takes for compiled code: called with a list, which it empties."""
 
-        def __init__(self, code: Any, cards: list[int], home: int, draws: bool) -> None:
+        def __init__(self) -> None:
             self._boxed_call = True  # on the instance: wrappers copy instance attributes
+
+        def post_compile(self, *_: Any) -> None:
+            """Nothing is left to do: what is called here is finished."""
+
+        def set_triton_bundle(self, triton_bundle: Any) -> None:
+            """No Triton kernels on a CPU."""
+
+    class CodeOnCpu(Code):
+        """inductor's code for the CPU behind a call with tensors on the card."""
+
+        def __init__(self, code: Any, targets: list[int], home: int, draws: bool) -> None:
+            super().__init__()
             self.code = code
-            self.cards = cards
+            self.targets = targets
             self.home = home
             self.draws = draws
 
         def __call__(self, inputs: Any) -> Any:
             with _numbers_of(self.home) if self.draws else nullcontext():
-                return run_on_cpu(self.code, inputs, self.cards, self.home)
+                return run_on_cpu(self.code, inputs, self.targets, self.home)
 
-        def post_compile(self, *_: Any) -> None:
-            """Nothing is left to do: the code inside was finished by inductor."""
+    class GraphOnCard(Code):
+        """The captured graph, operator by operator."""
 
-        def set_triton_bundle(self, triton_bundle: Any) -> None:
-            """No Triton kernels on a CPU."""
+        def __init__(self, graph: torch.fx.GraphModule) -> None:
+            super().__init__()
+            self.graph = graph
 
-    _made = CodeOnCpu
-    return CodeOnCpu
+        def __call__(self, inputs: Any) -> Any:
+            arguments = list(inputs)
+            inputs.clear()
+            return self.graph(*arguments)
+
+    return CodeOnCpu, GraphOnCard

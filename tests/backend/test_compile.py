@@ -259,3 +259,14 @@ def test_an_exported_program_survives_saving(tmp_path) -> None:
     x = torch.randn(4, 3, device="mlu")
     torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
     same(torch.export.load(tmp_path / "model.pt2").module()(x), model(x))
+
+
+def test_a_profile_that_rounds_is_followed_operator_by_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLU_EMULATOR_PROFILE", "mlu590")
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).to("mlu")
+    x = torch.ones(3, 4, device="mlu", requires_grad=True)
+    compiled = torch.compile(model)
+    out = compiled(x)
+    out.sum().backward()
+    assert out.device.type == "mlu" and x.grad.device.type == "mlu"
+    assert "cpp_fused" not in generated(compiled, x)

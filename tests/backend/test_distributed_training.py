@@ -71,6 +71,14 @@ def test_tensor_parallel_layers_give_the_values_and_gradients_of_whole_ones(worl
     world.run(tasks.tensor_parallel)
 
 
+def test_collectives_inside_a_compiled_graph_reach_the_other_ranks(world: World) -> None:
+    world.run(tasks.compiled_collectives)
+
+
+def test_a_compiled_ddp_model_trains_as_one_process_does(world: World) -> None:
+    world.run(tasks.compiled_ddp)
+
+
 @pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B"])
 def test_a_pipeline_gives_the_outputs_and_gradients_of_the_whole_model(world: World, schedule: str) -> None:
     world.run(tasks.pipeline, schedule)

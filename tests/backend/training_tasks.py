@@ -249,6 +249,26 @@ def tensor_parallel(rank: int, size: int) -> None:
     )
 
 
+def compiled_collectives(rank: int, size: int) -> None:
+    import torch.distributed._functional_collectives as funcol
+
+    layer = nn.Linear(4, 4).to(torch.device("mlu", rank))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return funcol.all_reduce(layer(x).relu(), "sum", dist.group.WORLD) * 2
+
+    x = torch.full((2, 4), rank + 1.0, device=torch.device("mlu", rank))
+    torch.testing.assert_close(torch.compile(step)(x).cpu(), torch.Tensor(step(x)).cpu())
+
+
+def compiled_ddp(rank: int, size: int) -> None:
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = DistributedDataParallel(net().to(torch.device("mlu", rank)), device_ids=[rank])
+    train(rank, size, torch.compile(model), torch.optim.AdamW(model.parameters(), lr=1e-2))
+    same(model.module.named_parameters(), alone(size))
+
+
 def pipeline(rank: int, size: int, schedule: str) -> None:
     from torch.distributed import pipelining
 
