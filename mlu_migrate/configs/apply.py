@@ -9,6 +9,7 @@ although it could read the input is dropped.
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -75,11 +76,14 @@ def choose(doc: Document, findings: list[Finding]) -> list[Finding]:
 
 def without_overlaps(findings: list[Finding], wanted: list[Finding]) -> list[Finding]:
     """Drop the later of two findings whose edits touch the same bytes, then groups that are no longer whole."""
-    taken: list[Edit] = []
+    taken: list[Edit] = []  # sorted
     chosen = []
     for f in wanted:
-        if not any(_overlap(edit, other) for edit in f.edits for other in taken):
-            taken += f.edits
+        places = [bisect.bisect(taken, edit) for edit in f.edits]
+        near = [(edit, taken[max(0, at - 1) : at + 1]) for edit, at in zip(f.edits, places, strict=True)]
+        if not any(_overlap(edit, other) for edit, others in near for other in others):
+            for edit in f.edits:
+                bisect.insort(taken, edit)
             chosen.append(f)
     ids = {id(f) for f in chosen}
     broken = {f.group for f in findings if f.group and f.edits and id(f) not in ids}

@@ -29,6 +29,7 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
             doc.add("MLU601", "unlisted", start, end, severity=Severity.INFO, confidence=Confidence.LOW, args=args)
         return
     doc.reads.pop(name, None)
+    doc.told.add(name)
     if row.mlu is None:
         severity = Severity(row.severity)
         message = "missing" if row.advice else "missing-plain"
@@ -49,10 +50,10 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
     if framework:
         doc.add("MLU601", "framework", start, end, severity=Severity.INFO, args={**args, "framework": framework})
         return
-    if re.search(rf"(?<![A-Za-z0-9_]){row.mlu}(?![A-Za-z0-9_])", doc.text):
+    if _is_set_too(doc, row.mlu):
         doc.add("MLU601", "sibling", start, end, severity=Severity.INFO, args=args)
         return
-    if any(f.args.get("mlu") == row.mlu and f.args.get("name") != name and f.edits for f in doc.findings):
+    if doc.renamed.get(row.mlu, name) != name:
         doc.add("MLU601", "twin", start, end, args=args)
         return
     if row.value in ("path", "architectures"):
@@ -66,6 +67,7 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
         if unknown:
             doc.add("MLU601", "allocator", start, end, severity=Severity.ERROR, args={**args, "keys": unknown})
             return
+    doc.renamed[row.mlu] = name
     doc.add(
         "MLU601",
         "renamed",
@@ -87,7 +89,7 @@ def environment_read(doc: Document, start: int, end: int) -> None:
         return
     if row.mlu is not None and row.value not in ("path", "architectures"):
         environment_set(doc, start, end, None)
-    elif not any(f.code == "MLU601" and f.args.get("name") == name for f in doc.findings):
+    elif name not in doc.told:
         doc.reads.setdefault(name, (start, end))
 
 
@@ -196,7 +198,8 @@ def tool(doc: Document, start: int, end: int, name: str) -> None:
 
 def toolkit_path(doc: Document, start: int, end: int) -> None:
     """MLU606, once a file, for a path into the CUDA toolkit."""
-    if not any(f.message_id == "path" for f in doc.findings):
+    if "toolkit path" not in doc.told:
+        doc.told.add("toolkit path")
         doc.add("MLU606", "path", start, end, severity=Severity.INFO, args={"path": doc.text[start:end]})
 
 
@@ -207,9 +210,18 @@ def embedded_python(doc: Document, start: int, end: int) -> None:
 
 def _other_framework(doc: Document) -> str:
     """The framework a file works for when it is not torch; empty when torch is spoken of, or none."""
-    where = f"{doc.path}\n{doc.text}"
-    found = words.FRAMEWORK.search(where)
-    return "" if found is None or "torch" in where.lower() else found[0]
+    if doc.framework is None:
+        where = f"{doc.path}\n{doc.text}"
+        found = words.FRAMEWORK.search(where)
+        doc.framework = "" if found is None or "torch" in where.lower() else found[0]
+    return doc.framework
+
+
+def _is_set_too(doc: Document, mlu: str) -> bool:
+    """Whether the file names the MLU variable already."""
+    if mlu not in doc.named:
+        doc.named[mlu] = re.search(rf"(?<![A-Za-z0-9_]){mlu}(?![A-Za-z0-9_])", doc.text) is not None
+    return doc.named[mlu]
 
 
 def _unknown_allocator_keys(value: str) -> str:

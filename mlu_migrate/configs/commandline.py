@@ -326,7 +326,7 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
             _option_value(doc, end - len(text), end, key, program)
         elif pair is not None and (word.assigns is None or word.assigns not in words.environment()):
             offset = start + pair.start(3)
-            if not _said(doc, offset):
+            if offset not in doc.places:
                 checks.value(doc, offset, start + pair.end(3), pair[1].rsplit(".", 1)[-1])
         elif previous is not None and _OPTION.fullmatch(previous.value):
             _option_value(doc, start, end, previous.value, program)
@@ -342,9 +342,3 @@ def _option_value(doc: Document, start: int, end: int, key: str, program: str) -
     if len(text) >= 2 and text[0] in "'\"" and text[-1] == text[0]:
         start, end = start + 1, end - 1
     checks.value(doc, start, end, key)
-
-
-def _said(doc: Document, offset: int) -> bool:
-    """Whether an assignment already said something about this place."""
-    line, column = doc.position(offset)
-    return any((f.line, f.column) == (line, column) for f in doc.findings)

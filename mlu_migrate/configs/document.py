@@ -34,6 +34,11 @@ class Document:
             self.text = source.decode("latin-1")
         self.findings: list[Finding] = []
         self.reads: dict[str, tuple[int, int]] = {}  # environment names that are only read, with their first place
+        self.told: set[str] = set()  # what is said once a file, and environment names that were told
+        self.renamed: dict[str, str] = {}  # MLU name -> the CUDA name that became it here
+        self.places: set[int] = set()  # where findings start
+        self.named: dict[str, bool] = {}  # MLU name -> whether the text has it
+        self.framework: str | None = None  # another framework the file works for, once it was asked
         self._starts = [0]
         position = self.text.find("\n")
         while position >= 0:
@@ -92,6 +97,7 @@ class Document:
         group: str | None = None,
     ) -> None:
         """Record a finding about ``text[start:end]``; ``replace`` are character spans with their new text."""
+        self.places.add(start)
         line, column = self.position(start)
         end_line, end_column = self.position(end)
         before = self.text[start:end]
