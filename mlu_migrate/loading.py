@@ -43,9 +43,60 @@ def tables(unit: Unit) -> dict[ast.AST, ast.Call]:
 
 
 def in_table(unit: Unit, node: ast.AST) -> bool:
-    """Whether a node lies in one of :func:`tables`."""
+    """Whether a node lies in one of :func:`tables`, or is one of :func:`tags`."""
     known = tables(unit)
-    return bool(known) and any(outer in known for outer in unit.ancestors(node))
+    return bool(known) and any(outer in known for outer in unit.ancestors(node)) or node in tags(unit)
+
+
+def tags(unit: Unit) -> dict[ast.AST, ast.AST]:
+    """
+    Texts that a function given as map_location compares with the tag it is handed, with the function.
+
+    `lambda storage, loc: storage.cuda() if "cuda" in loc else storage`: the tag stands in a file and stays.
+    """
+    known = unit.memo.get("loading.tags")
+    if known is None:
+        found: dict[ast.AST, ast.AST] = {}
+        if b"map_location" in unit.data or b".load" in unit.data:
+            for call in unit.index.nodes[ast.Call]:
+                where = given(unit, call)
+                function = _function(unit, where) if where is not None else None
+                if function is not None:
+                    for text in _compared(unit, function):
+                        found.setdefault(text, function)
+        unit.memo["loading.tags"] = known = found
+    return known  # type: ignore[return-value]
+
+
+def _function(unit: Unit, node: ast.expr) -> ast.FunctionDef | ast.Lambda | None:
+    if isinstance(node, ast.Lambda):
+        return node
+    if isinstance(node, ast.Name):
+        owner = unit.index.owner(unit.scope(node), node.id)
+        bindings = owner.bindings.get(node.id, []) if owner else []
+        if len(bindings) == 1:
+            made = bindings[0].node if isinstance(bindings[0].node, ast.FunctionDef) else bindings[0].value
+            return made if isinstance(made, (ast.FunctionDef, ast.Lambda)) else None
+    return None
+
+
+def _compared(unit: Unit, function: ast.FunctionDef | ast.Lambda) -> list[ast.expr]:
+    params = [*function.args.posonlyargs, *function.args.args]
+    if len(params) < 2:
+        return []
+    out: list[ast.expr] = []
+    for load in unit.index.loads.get((unit.index.scopes[function], params[1].arg), ()):
+        outer = unit.parent(load)
+        sides: list[ast.expr] = []
+        if isinstance(outer, ast.Compare) and len(outer.comparators) == 1:
+            sides = [outer.left, outer.comparators[0]]
+        elif isinstance(outer, ast.Attribute) and outer.attr == "startswith":
+            call = unit.parent(outer)
+            sides = call.args[:1] if isinstance(call, ast.Call) and call.func is outer else []
+            if sides and isinstance(sides[0], ast.Tuple):
+                sides = sides[0].elts
+        out += [s for s in sides if isinstance(s, ast.Constant) and isinstance(s.value, str)]
+    return out
 
 
 def _tables(unit: Unit, node: ast.expr, depth: int) -> list[ast.expr]:

@@ -41,6 +41,7 @@ DEVICE_CALLS: dict[str, tuple[int | None, str]] = {
     "torch.distributed._tensor.DeviceMesh": (0, "device_type"),
     "torch.load": (1, "map_location"),
     "torch.jit.load": (1, "map_location"),
+    "torch.serialization.default_restore_location": (1, "location"),
     "torch.hub.load_state_dict_from_url": (2, "map_location"),
     "torch.utils.model_zoo.load_url": (2, "map_location"),
     "safetensors.torch.load_file": (1, "device"),

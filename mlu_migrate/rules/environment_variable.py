@@ -123,9 +123,8 @@ class EnvironmentVariable(Rule):
         if row.mlu is None:
             if first is not None:
                 message = "missing" if row.advice else "missing-plain"
-                yield self._told(
-                    unit, first, message, Severity(row.severity), advice=row.advice, advice_zh=row.advice_zh
-                )
+                severity = Severity.INFO if first.use == "read" else Severity(row.severity)  # reading it does no harm
+                yield self._told(unit, first, message, severity, advice=row.advice, advice_zh=row.advice_zh)
             return
         why = self._not_renamed(unit, row, taken)
         if why is not None:

@@ -94,6 +94,34 @@ class MapLocation(Rule):
         if inside:
             yield self.found(unit, node, "comprehension", inside, severity=Severity.WARNING)
 
+    def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """`"cuda" in loc` inside a function given as map_location: the tag of new checkpoints is asked for as well."""
+        known = loading.tags(unit)
+        function = known.get(node)
+        if function is None or not DEVICE.text.fullmatch(str(node.value)) or is_kept(unit, node):
+            return
+        if any(
+            f is function and str(t.value).startswith("mlu") for t, f in known.items() if isinstance(t, ast.Constant)
+        ):
+            return
+        old = unit.text(node)
+        new = old.replace("cuda", "mlu")
+        parent = unit.parent(node)
+        if isinstance(parent, ast.Compare):
+            start, end = unit.span(parent)
+            again = unit.data[start : unit.start(node)] + new.encode() + unit.data[unit.end(node) : end]
+            both = b" and " if isinstance(parent.ops[0], (ast.NotIn, ast.NotEq)) else b" or "
+            edits = (Edit(start, start, b"("), Edit(end, end, both + again + b")"))
+            yield self.found(unit, parent, "tag", edits, tag=new)
+        elif isinstance(parent, ast.Call):
+            start, end = unit.span(node)
+            yield self.found(
+                unit, node, "tag", (Edit(start, start, b"("), Edit(end, end, f", {new})".encode())), tag=new
+            )
+        else:
+            end = unit.end(node)
+            yield self.found(unit, node, "tag", Edit(end, end, f", {new}".encode()), tag=new)
+
     def finish(self, unit: Unit, accepted: Sequence[Finding]) -> Iterable[Finding]:
         """Loads without map_location, in a file that is migrated or was before."""
         if b"load" not in unit.data or not (accepted or b"torch_mlu" in unit.data):
