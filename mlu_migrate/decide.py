@@ -38,9 +38,9 @@ class StringRule(Rule):
             end = unit.end(node)
             new = self._new_literal(node, unit)
             yield self.found(unit, node, "case", Edit(end, end, b" | " + new), why=use.why)
-        elif use.shape is Shape.KEY:
+        elif use.shape is Shape.KEY and isinstance(unit.parent(node), ast.Dict):
             yield self._entry(node, unit, use)
-        elif use.proof is Proof.OTHER:
+        elif use.proof is Proof.OTHER or use.shape is Shape.KEY:
             yield self.found(
                 unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why
             )

@@ -9,6 +9,7 @@ edit may be applied. Otherwise the file is failed and left as it was.
 from __future__ import annotations
 
 import ast
+import itertools
 
 import libcst as cst
 
@@ -16,7 +17,9 @@ from mlu_migrate.model import Edit
 from mlu_migrate.strings import parse_expression
 from mlu_migrate.unit import Unit
 
-DEPTH = 400  # nesting after which libcst is not asked: it recurses in C and can take the process with it
+DEPTH = 200  # nesting after which libcst is not asked: it recurses in C and can take the process with it
+CHAIN = 2000  # operators and attributes in one row, which nest as deeply in the tree
+LARGE = 16_384  # bytes; of a larger expression only the largest part below this that holds the edit is checked
 
 
 class GuardError(Exception):
@@ -66,7 +69,29 @@ def _tops(unit: Unit, edits: list[Edit]) -> list[ast.AST | None]:
                 found[number] = candidates[at][2]
                 break
             at += 1
+    for number, top in enumerate(found):
+        if top is not None and unit.end(top) - unit.start(top) > LARGE:
+            found[number] = _part(unit, top, edits[number])
     return found
+
+
+def _part(unit: Unit, top: ast.AST, edit: Edit) -> ast.AST:
+    """The largest expression inside ``top`` that holds the edit and is not too large; ``top`` if there is none."""
+    best, size = top, 0
+    stack: list[ast.AST] = [top]
+    while stack:
+        node = stack.pop()
+        for child in ast.iter_child_nodes(node):
+            if not hasattr(child, "lineno"):
+                stack.append(child)
+                continue
+            start, end = unit.span(child)
+            if start <= edit.start and edit.end <= end:
+                if isinstance(child, ast.expr) and size < end - start <= LARGE:
+                    best, size = child, end - start
+                else:
+                    stack.append(child)
+    return best
 
 
 def _check_word(unit: Unit, edit: Edit) -> None:
@@ -83,11 +108,28 @@ def _check_word(unit: Unit, edit: Edit) -> None:
         raise GuardError(f"line {line}, column {column}: no name stands where an edit was planned")
 
 
+def _too_deep(source: bytes) -> bool:
+    """Whether brackets nest, or operators and dots follow each other, further than libcst may be trusted with."""
+    if max(source.count(b"+"), source.count(b"."), source.count(b"*"), source.count(b"-")) > CHAIN:
+        return True
+    if source.count(b"(") + source.count(b"[") + source.count(b"{") <= DEPTH:
+        return False
+    level = 0
+    for char in source:
+        if char in b"([{":
+            level += 1
+            if level > DEPTH:
+                return True
+        elif char in b")]}":
+            level -= 1
+    return False
+
+
 def _check_expression(unit: Unit, top: ast.AST, edits: list[Edit]) -> None:
     start, end = unit.span(top)
     source = unit.data[start:end]
     line, column = unit.source.position(start)
-    if source.count(b"(") + source.count(b"[") > DEPTH or source.count(b"+") > DEPTH or source.count(b".") > 20 * DEPTH:
+    if _too_deep(source):
         raise GuardError(f"line {line}: this expression nests too deeply to be checked")
     try:
         _, state = parse_expression(source)
@@ -95,6 +137,7 @@ def _check_expression(unit: Unit, top: ast.AST, edits: list[Edit]) -> None:
         raise GuardError(f"line {line}: libcst does not read this expression: {type(error).__name__}") from None
     ascii_only = source.isascii()
     text = "" if ascii_only else source.decode("utf-8")
+    offsets = list(itertools.accumulate((len(char.encode("utf-8")) for char in text), initial=0))
     spans: set[tuple[int, int]] = set()
     literals: list[tuple[int, int]] = []
     for node in state.nodes:
@@ -102,7 +145,7 @@ def _check_expression(unit: Unit, top: ast.AST, edits: list[Edit]) -> None:
         if first < 0:
             continue
         if not ascii_only:
-            first, last = (len(text[:p].encode("utf-8")) for p in (first, last))
+            first, last = offsets[first], offsets[min(last, len(text))]
         spans.add((first + start, last + start))
         if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
             literals.append((first + start, last + start))

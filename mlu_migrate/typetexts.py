@@ -15,6 +15,10 @@ _TYPING = ("typing.", "typing_extensions.", "collections.abc.")
 _COMMENT = re.compile(r"#[ \t]*type:[ \t]*(?!ignore\b)(?P<type>[^#]*)")
 
 
+# A cheap look before the file is tokenised.
+_MENTIONED = re.compile(rb"#[ \t]*type:[^\r\n]*cuda")
+
+
 def texts(unit: Unit) -> dict[ast.AST, Scope]:
     """String constants that are types, with the scope their names are looked up in; worked out once a file."""
     known = unit.memo.get("typetexts.texts")
@@ -26,7 +30,7 @@ def texts(unit: Unit) -> dict[ast.AST, Scope]:
 
 def comments(unit: Unit) -> list[tuple[int, str]]:
     """(offset, text) of what stands behind `# type:` in each type comment."""
-    if b"type:" not in unit.data:
+    if not _MENTIONED.search(unit.data):
         return []
     out: list[tuple[int, str]] = []
     try:
