@@ -152,6 +152,8 @@ def _command(doc: Document, command: Command, subject: str | None = None) -> Non
         return
     _tools(doc, program, arguments)
     installs = _installs(doc, program, rest)
+    if lists_options:
+        _container_options(doc, arguments)
     if program == "module" or program == "ml":
         _modules(doc, program, rest)
     elif program in _CONTAINERS:
@@ -299,6 +301,13 @@ def _container(doc: Document, program: str, arguments: list[Word]) -> None:
             checks.container_option(doc, word.start, word.end)
         elif not word.raw.startswith("-"):
             checks.image(doc, *word.inner)
+
+
+def _container_options(doc: Document, items: list[Word]) -> None:
+    """``["--gpus", "all"]``: options for a container whose program is named elsewhere."""
+    for word, following in zip(items, items[1:], strict=False):
+        if word.value == "--gpus" and (following.value == "all" or "device=" in following.value):
+            checks.container_option(doc, word.start, word.end)
 
 
 def _options(doc: Document, program: str, rest: list[Word]) -> None:

@@ -74,7 +74,10 @@ def index(doc: Document, start: int, end: int) -> bool:
     text = doc.text[start:end]
     tag = words.WHEEL_TAG.search(text)
     if tag is None:
-        return False
+        host = re.match(r"https?://[\w.-]*\bnvidia\.com", text)
+        if host is not None:
+            doc.add("MLU605", "nvidia-index", start, end, args={"address": host[0]})
+        return host is not None
     safe_place = "/whl/" in text and tag.start() > 0 and text[tag.start() - 1] == "/"
     replaced = safe_place and doc.settings.torch_mlu == "2.4"
     doc.add(

@@ -119,6 +119,8 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
         checks.resource(doc, start, end, replacement="cambricon.com/mlu")
     elif text == "nvidia" and lower in ("driver", "runtime", "runtimeclassname", "container_runtime"):
         checks.container_option(doc, start, end)
+    elif lower == "uses" and "cuda" in text.lower():
+        doc.add("MLU606", "action", start, end, args={"action": text})
     elif text == "MULTI_GPU" and lower == "distributed_type":
         _accelerate(doc, start, end)
     elif text in words.environment() and lower == "name":
