@@ -270,8 +270,8 @@ def _installs(doc: Document, program: str, rest: list[Word]) -> bool:
         start, end = word.inner
         if previous in _TAKES_ADDRESS:
             packages.index(doc, start, end)
-        elif word.raw.startswith("--") and "=" in word.raw:
-            packages.index(doc, start, end)
+        elif word.raw.startswith("--") and "=" in word.value:
+            packages.index(doc, doc.text.index("=", start) + 1, end)
         elif previous not in _TAKES_VALUE and not word.raw.startswith(("-", "$", ".", "/")):
             packages.requirement(doc, start, end, system=program in _SYSTEM_INSTALLS)
         previous = word.raw
