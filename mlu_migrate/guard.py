@@ -145,7 +145,9 @@ def _check_expression(unit: Unit, top: ast.AST, edits: list[Edit]) -> None:
         if first < 0:
             continue
         if not ascii_only:
-            first, last = offsets[first], offsets[min(last, len(text))]
+            if last > len(text):
+                continue  # the closing parenthesis put around the expression
+            first, last = offsets[first], offsets[last]
         spans.add((first + start, last + start))
         if isinstance(node, (cst.SimpleString, cst.FormattedStringText)):
             literals.append((first + start, last + start))

@@ -93,6 +93,12 @@ def _decode(original: bytes, body: bytes) -> tuple[str, bytes]:
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(original).readline)
     except SyntaxError as error:
+        try:
+            body.decode("utf-8")
+        except UnicodeDecodeError as bad:
+            line = body.count(b"\n", 0, bad.start) + 1
+            if b"coding" not in body[:200]:
+                raise SourceError(f"line {line}: not valid UTF-8 and no coding line says otherwise") from None
         raise SourceError(str(error)) from None
     if encoding in ("utf-8", "utf-8-sig"):
         try:

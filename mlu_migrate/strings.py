@@ -48,6 +48,10 @@ class _Spans(CodegenState):
         super().add_token(value)
         self.length += len(value)
 
+    def add_indent_tokens(self) -> None:
+        super().add_indent_tokens()
+        self.length += sum(map(len, self.indent_tokens))
+
     def before_codegen(self, node: cst.CSTNode) -> None:
         self._open.append(self.length)
 
