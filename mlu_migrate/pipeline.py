@@ -150,7 +150,8 @@ def run(
             else:
                 pending.append((index, _Item(data, job.rooted, work.roots.index(job.root), job.python)))
     if pending:
-        _learn(work, jobs, targets)
+        whole = [target.path.resolve() for target in targets if target.directory and since is None]
+        _learn(work, [jobs[index] for index, _ in pending], whole)
     _migrate(work, jobs, pending, results, progress)
     baselined = _hold(work, jobs, pending, results, held_by) if held_by else 0
     if store is not None:
@@ -170,7 +171,7 @@ def migrate_text(
     target = Target(path, False, "")
     job = Job(target, path, path.as_posix(), root, rooted, True)
     if path.parent.is_dir():
-        _learn(work, [job], [target])
+        _learn(work, [job], [])
     else:
         work.facts, work.facts_key = [None], [""]
     python = path.suffix.lower() in walk.PYTHON_SUFFIXES or not handler(settings)(path)
@@ -270,15 +271,17 @@ def _read(path: Path) -> bytes | str:
     return "kept changing while it was read"
 
 
-def _learn(work: _Work, jobs: Sequence[Job], targets: Sequence[Target]) -> None:
+def _learn(work: _Work, jobs: Sequence[Job], whole: Sequence[Path]) -> None:
     """
     Facts of each project the run touches, from the cache where nothing changed. Roots and files are absolute here.
+
+    ``jobs`` are those whose files could be read; ``whole`` are the folders of which they are all there is.
     """
     from mlu_migrate import project
 
     types = tuple(item for item in vars(project).values() if isinstance(item, type) and dataclasses.is_dataclass(item))
     for root in work.roots:
-        files = _fact_files(work, root, jobs, targets)
+        files = _fact_files(work, root, jobs, root.resolve() in whole)
         rows = []
         for path in files:
             try:
@@ -303,9 +306,8 @@ def _learn(work: _Work, jobs: Sequence[Job], targets: Sequence[Target]) -> None:
         work.facts_key.append(cache.key(body))
 
 
-def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], targets: Sequence[Target]) -> list[Path]:
+def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> list[Path]:
     own = [Path(os.path.abspath(job.path)) for job in jobs if job.root == root and job.python]
-    whole = [target for target in targets if target.directory and target.path.resolve() == root.resolve()]
     if whole and work.options.exclude is None and not work.options.extend_exclude and work.options.gitignore:
         return own
     around = walk.find(root, root, walk.Rules(), lambda path: False).files

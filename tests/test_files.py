@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mlu_migrate import cli, pipeline
+from mlu_migrate import cli, copying, pipeline
 from mlu_migrate.model import FileStatus
 
 
@@ -330,3 +330,96 @@ def test_files_are_the_same_whether_cached_or_not_and_with_any_number_of_process
     ]
     assert runs[0] == runs[1] == runs[2]
     assert {file.status for file in runs[0]} == {FileStatus.CHANGED}
+
+
+def test_a_path_that_is_too_long_for_the_copy_is_one_line_and_leaves_nothing(
+    migrate: Migrate, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = top.parent
+    monkeypatch.chdir(top)
+    names = ["d" * 200] * 19
+    for name in names:
+        os.mkdir(name)
+        os.chdir(name)
+    room = 4095 - len("p/" + "/".join(names) + "/.py")
+    with open("x" * min(room, 240) + ".py", "wb") as file:
+        file.write(CALL)
+    result = migrate()
+    assert result.status == 2
+    assert "too long" in result.err
+    assert sorted(path.name for path in parent.iterdir()) == ["p"]
+
+
+def test_names_that_differ_in_case_only_are_refused_where_the_file_system_cannot_hold_both(
+    migrate: Migrate, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (top / "a.py").write_bytes(CALL)
+    (top / "A.py").write_bytes(CALL)
+    assert migrate("p", "-o", "fine").status == 0
+    monkeypatch.setattr(copying, "_ignores_case", lambda place: True)
+    result = migrate()
+    assert result.status == 2
+    assert "A.py" in result.err
+    assert "a.py" in result.err
+    assert not top.with_name("p_mlu").exists()
+
+
+def test_sockets_and_pipes_are_named_and_not_copied(
+    migrate: Migrate, top: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import socket
+
+    (top / "a.py").write_bytes(CALL)
+    monkeypatch.chdir(top)  # the name of a socket may not be long
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("listener.py")
+        os.mkfifo("pipe.py")
+        result = migrate()
+    assert result.status == 0
+    assert "listener.py" in result.err
+    assert {record(top, name)["status"] for name in ("listener.py", "pipe.py")} == {"skipped"}
+
+
+def test_a_folder_that_cannot_be_listed_is_named(migrate: Migrate, top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (top / "a.py").write_bytes(CALL)
+    (top / "secret").mkdir()
+    real = os.scandir
+
+    def no_right(path: object = ".") -> object:
+        if str(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return real(path)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", no_right)  # the tests may run as root, whom no mode bit stops
+    result = migrate()
+    assert result.status == 2
+    assert "secret/: Permission denied" in result.err
+    assert b".mlu()" in copied(top)
+
+
+def test_a_file_of_a_hundred_thousand_lines_is_migrated(migrate: Migrate, top: Path) -> None:
+    body = b"".join(b"def f%d(x):\n    return x + %d\n" % (n, n) for n in range(50_000))
+    (top / "a.py").write_bytes(CALL + body + b"y = torch.zeros(1).cuda()\n")
+    result = migrate()
+    assert result.status == 0, result.out
+    assert copied(top).endswith(body + b"y = torch.zeros(1).mlu()\n")
+
+
+def test_two_runs_into_the_same_place_leave_one_whole_copy(top: Path, tmp_path: Path) -> None:
+    for number in range(30):
+        (top / f"m{number}.py").write_bytes(CALL)
+    command = [sys.executable, "-m", "mlu_migrate", "p"]
+    running = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)
+    ]
+    statuses = []
+    for process in running:
+        _, err = process.communicate(timeout=100)
+        assert b"Traceback" not in err
+        statuses.append(process.returncode)
+    assert 0 in statuses
+    assert set(statuses) <= {0, 2}
+    copy = top.with_name("p_mlu")
+    assert all(b".mlu()" in (copy / f"m{number}.py").read_bytes() for number in range(30))
+    assert not list(tmp_path.glob(".p_mlu*"))
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True).returncode == 0
