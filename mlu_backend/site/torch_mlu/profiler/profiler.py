@@ -77,7 +77,7 @@ def measure_mlu() -> None:
             # Device times hang on operators, so the operators have to be recorded as well.
             kwargs["use_cpu"] = True
         original(self, *args, **kwargs)
-        if self.use_device == "mlu":
+        if self.enabled and self.use_device == "mlu":  # a disabled one has no device
             extra.load()
             self.profiler_kind = ProfilerState.KINETO_PRIVATEUSE1_FALLBACK
             self.kineto_activities = {ProfilerActivity.CPU}
