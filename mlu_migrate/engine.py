@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Iterable
 from contextlib import closing
 
-from mlu_migrate import edits as edit_tools
 from mlu_migrate import audit, guard, rule, suppress
+from mlu_migrate import edits as edit_tools
 from mlu_migrate.collecting import held_back
 from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, Safety
 from mlu_migrate.newer import parse as parse_newer

@@ -1,6 +1,7 @@
 """
-Every file under fixtures/rules and fixtures/projects, asked four things: the text is as wanted, a second run changes nothing,
-the result compiles, a no-op is untouched. `x.findings.json` beside a case lists findings that must be present.
+Every file under fixtures/rules and fixtures/projects, asked four things: the text is as wanted, a second run changes
+nothing, the
+result compiles, a no-op is untouched. `x.findings.json` beside a case lists findings that must be present.
 """
 
 from __future__ import annotations
