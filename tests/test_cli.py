@@ -536,3 +536,11 @@ def test_what_other_files_define_counts_however_the_path_is_written(
         result = mlu(path.format(absolute=project), "--diff", cwd=project).out
     assert "+x = torch.ones(1).mlu()" in result or "\nx = torch.ones(1).mlu()" in result
     assert "Batch().mlu()" not in result
+
+
+def test_since_still_knows_what_unchanged_files_define(mlu: Mlu, repository: Path) -> None:
+    (repository / "pkg" / "batch.py").write_text("class Batch:\n    def cuda(self):\n        return self\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "batch")
+    (repository / "train.py").write_text("from pkg.batch import Batch\nimport torch\n\nb = Batch().cuda()\n")
+    assert "Batch().mlu()" not in mlu("project", "--since", "HEAD", "--diff").out
