@@ -92,3 +92,8 @@ def _method(base: str, text: str, name: str) -> Spelled:
 def note(spelled: Spelled) -> str:
     """What the table says about a name without counterpart."""
     return spelled.row.note if spelled.row is not None and spelled.row.note else "torch_mlu has no such name"
+
+
+def is_modules(unit: Unit, node: ast.AST) -> bool:
+    """`sys.modules`, also as the text a mock takes for it."""
+    return unit.name(node) == "sys.modules" or isinstance(node, ast.Constant) and node.value == "sys.modules"

@@ -14,6 +14,7 @@ LOADERS: dict[str, int] = {
     "torch.hub.load_state_dict_from_url": 2,
     "torch.hub.load_url": 2,
     "torch.utils.model_zoo.load_url": 2,
+    "torchvision.models.utils.load_state_dict_from_url": 2,
 }
 
 

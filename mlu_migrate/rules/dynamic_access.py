@@ -15,7 +15,11 @@ from mlu_migrate.vendors import is_kept
 
 _ACCESS = frozenset(("getattr", "hasattr", "setattr", "delattr"))
 _IMPORT = frozenset(("importlib.import_module", "__import__", "importlib.util.find_spec", "pytest.importorskip"))
+_MODULES = frozenset(("sys.modules.get", "sys.modules.pop"))
 _EVALUATED = frozenset(("eval", "exec", "compile"))
+_TEXT_TAKERS = frozenset(
+    ("patch", "setattr", "delattr", "setitem", "delitem", "multiple", "import_module", "importorskip")
+)
 _TIMED = frozenset(("timeit.timeit", "timeit.repeat", "timeit.Timer", "torch.utils.benchmark.Timer"))
 
 
@@ -65,7 +69,9 @@ class DynamicAccess(Rule):
             elif name == "getattr":
                 yield from self._chosen(unit, node)
         elif name in _IMPORT and is_text(node.args[0]):
-            yield from self._path(unit, node.args[0], unit.data)
+            yield from self._path(unit, node.args[0])
+        elif name in _MODULES and is_text(node.args[0]):
+            yield from self._path(unit, node.args[0], loaded_only=True)
         elif name in _EVALUATED or name in _TIMED:
             for given in (*node.args, *(k.value for k in node.keywords)):
                 if _mentions_code(given):
@@ -78,7 +84,7 @@ class DynamicAccess(Rule):
         name = unit.name(node.value) or ""
         text = node.slice.value  # type: ignore[attr-defined]
         if name == "sys.modules":
-            yield from self._path(unit, node.slice, unit.data, loaded_only=True)
+            yield from self._path(unit, node.slice, loaded_only=True)
             return
         owner = None
         if name.startswith("torch.") and name.endswith(".__dict__") and isinstance(node.value, ast.Attribute):
@@ -92,7 +98,7 @@ class DynamicAccess(Rule):
         """`"torch.cuda" in sys.modules`."""
         if is_text(node.left) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             if unit.name(node.comparators[0]) == "sys.modules" and not is_kept(unit, node):
-                yield from self._path(unit, node.left, unit.data, loaded_only=True)
+                yield from self._path(unit, node.left, loaded_only=True)
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """A dotted path in a place nothing is known of: `{"_target_": "torch.cuda.amp.GradScaler"}`."""
@@ -180,7 +186,7 @@ class DynamicAccess(Rule):
         if base is not None and (base == "torch.cuda" or base.startswith("torch.cuda.")):
             yield self.found(unit, node, "chosen", confidence=Confidence.MEDIUM, name=unit.text(node.args[1]))
 
-    def _path(self, unit: Unit, node: ast.expr, data: bytes, *, loaded_only: bool = False) -> Iterator[Finding]:
+    def _path(self, unit: Unit, node: ast.expr, *, loaded_only: bool = False) -> Iterator[Finding]:
         text = node.value  # type: ignore[attr-defined]
         if not (text == "torch.cuda" or text.startswith("torch.cuda.")):
             return
@@ -211,11 +217,14 @@ def _has_an_owner(unit: Unit, node: ast.Constant) -> bool:
         return parent.arg in ("help", "reason", "msg", "match", "target")
     if isinstance(parent, ast.Call):
         leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
-        if leaf in sinks.PROSE or leaf in ("patch", "setattr", "delattr", "multiple", "import_module", "importorskip"):
+        if leaf in sinks.PROSE or leaf in _TEXT_TAKERS:
             return True
-        return unit.callee(parent) in _IMPORT | _EVALUATED | _TIMED | _ACCESS
+        return unit.callee(parent) in _IMPORT | _MODULES | _EVALUATED | _TIMED | _ACCESS
     if isinstance(parent, ast.Subscript):
         return unit.name(parent.value) == "sys.modules"
     if isinstance(parent, ast.Compare):
         return unit.name(parent.comparators[0]) == "sys.modules"
+    if isinstance(parent, ast.Dict):  # patch.dict(sys.modules, {...}) is MLU106's
+        call = unit.parent(parent)
+        return isinstance(call, ast.Call) and any(dynamic.is_modules(unit, a) for a in call.args)
     return isinstance(parent, (ast.Raise, ast.Assert, ast.JoinedStr, ast.BinOp))

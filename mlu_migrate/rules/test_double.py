@@ -10,7 +10,7 @@ from mlu_migrate.callargs import keyword_name
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
-from mlu_migrate.unit import Unit, is_text
+from mlu_migrate.unit import Unit, argument, is_text
 from mlu_migrate.vendors import is_kept
 
 _BY_PATH = frozenset(("patch", "setattr", "delattr", "multiple", "spy"))
@@ -63,6 +63,10 @@ class TestDouble(Rule):
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Patches given as a path, or as an object and a name."""
         leaf = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if leaf in ("dict", "setitem", "delitem") and node.args and dynamic.is_modules(unit, node.args[0]):
+            if not is_kept(unit, node):
+                yield from self._modules(unit, node)
+            return
         if leaf not in _BY_PATH and leaf not in _BY_OBJECT or is_kept(unit, node):
             return
         first = node.args[0] if node.args else next((k.value for k in node.keywords if k.arg == "target"), None)
@@ -72,7 +76,7 @@ class TestDouble(Rule):
             if leaf in _BY_PATH:
                 yield from self._path(unit, node, first, leaf)
         elif isinstance(node.func, ast.Attribute) or leaf == "patch":
-            second = node.args[1] if len(node.args) > 1 else None
+            second = argument(node, "attribute" if leaf == "object" else "name", 1)
             if second is not None and is_text(second):
                 yield from self._object(unit, first, second)
             elif leaf == "multiple":
@@ -89,6 +93,13 @@ class TestDouble(Rule):
             found = target(name, unit.settings.torch_mlu)
             if found is not None and found.mlu is not None:
                 yield self.found(unit, assigned, "assigned", severity=Severity.WARNING, cuda=name, mlu=found.mlu)
+
+    def _modules(self, unit: Unit, node: ast.Call) -> Iterator[Finding]:
+        """`patch.dict(sys.modules, {"torch.cuda": fake})`, `monkeypatch.setitem(sys.modules, "torch.cuda", fake)`."""
+        for given in node.args[1:2]:
+            for key in given.keys if isinstance(given, ast.Dict) else [given]:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield from self._path(unit, node, key, "patch")
 
     def _path(self, unit: Unit, call: ast.Call, node: ast.Constant, leaf: str) -> Iterator[Finding]:
         spelled = dynamic.path(unit, str(node.value))
