@@ -300,3 +300,7 @@ def test_paragraphs_break_between_words_and_east_asian_characters() -> None:
     lines = layout.wrap("未能迁移的文件都会在报告中列出,并说明原因。" * 3, 20, 0, 0)
     assert all(layout.columns(line) <= 20 for line in lines)
     assert "".join(lines) == "未能迁移的文件都会在报告中列出,并说明原因。" * 3
+
+
+def test_underscores_inside_words_stay_readable_in_markdown() -> None:
+    assert markdown._prose("torch_mlu and __init__ and _x_") == r"torch_mlu and \_\_init\_\_ and \_x\_"

@@ -80,13 +80,18 @@ def by_code(findings: Iterable[Finding]) -> list[tuple[str, str, list[Finding]]]
     return [(code, name, items) for (code, name), items in sorted(groups.items(), key=lambda g: (-len(g[1]), g[0]))]
 
 
-def by_message(findings: Iterable[Finding], lang: str) -> list[list[Finding]]:
-    """Findings that say the same, together: gravest first, then the most frequent."""
+def by_message(findings: Iterable[Finding], lang: str, *, by_hint: bool = False) -> list[list[Finding]]:
+    """
+    Findings that say the same, together: gravest first, then the most frequent. With ``by_hint`` also those that differ
+    in a detail and ask for the same thing to be done.
+    """
     from mlu_migrate.messages import render as words
 
     groups: dict[tuple[str, str], list[Finding]] = {}
     for finding in findings:
-        groups.setdefault((finding.code, words(finding, lang)[0]), []).append(finding)
+        message, hint = words(finding, lang)
+        same = f"{finding.message_id}\0{hint}" if by_hint and hint else message
+        groups.setdefault((finding.code, same), []).append(finding)
     return sorted(groups.values(), key=lambda g: (-g[0].severity.rank, -len(g), g[0].code, g[0].path, g[0].line))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from mlu_migrate import __version__
@@ -12,6 +13,7 @@ from mlu_migrate.report import by_code, by_message, change, example, left, place
 from mlu_migrate.report.layout import cut
 from mlu_migrate.settings import Settings
 
+_EDGE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")  # an underscore inside a word emphasises nothing and may stay readable
 SNIPPET = 100  # characters of code in a table cell
 
 
@@ -123,7 +125,7 @@ def _prose(value: str) -> str:
 def _plain(value: str) -> str:
     for character in "\\<>*[]#":
         value = value.replace(character, f"\\{character}")
-    return value.replace("&", "&amp;").replace("_", "\\_")
+    return _EDGE.sub(r"\\_", value.replace("&", "&amp;"))
 
 
 def _code(value: str) -> str:

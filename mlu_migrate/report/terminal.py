@@ -92,7 +92,7 @@ def _work(paper: Paper, findings: list[Finding], key: str, lang: str) -> None:
     severity = max(findings, key=lambda f: f.severity.rank).severity.value
     paper.line()
     paper.line(text(key, lang, count=len(findings)), severity)
-    groups = by_message(findings, lang)
+    groups = by_message(findings, lang, by_hint=True)
     for group in groups[:GROUPS]:
         message, hint = words(group[0], lang)
         paper.wrapped(f"{group[0].code} {printable(message)}", indent=2, hanging=4)
