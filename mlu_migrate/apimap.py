@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import functools
-import sys
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from mlu_migrate import tomlfile
 
 # torch_mlu 1.25.0 / 1.23.0 / 1.25.0: the branch letters of reference/torch_mlu_api.json (design section 3).
 LETTER = {"2.1": "e", "2.3": "d", "2.4": "f"}
@@ -40,7 +36,7 @@ class Row:
 def read(name: str, key: str = "row") -> tuple[dict[str, Any], ...]:
     """The rows of one table file (arrays of tables called ``key``), as plain dictionaries."""
     text = resources.files("mlu_migrate.tables").joinpath(f"{name}.toml").read_text("utf-8")
-    return tuple(tomllib.loads(text).get(key, ()))
+    return tuple(tomlfile.loads(text).get(key, ()))
 
 
 def _row(raw: dict[str, Any], key: str) -> Row:

@@ -92,7 +92,12 @@ class StringRule(Rule):
         edits: list[Edit] = []
         for inner in ast.walk(value):
             name = unit.name(inner) if isinstance(inner, ast.Attribute) else None
-            if name is not None and name.startswith("torch.") and mapped(name, unit.settings.torch_mlu) != name:
+            if (
+                isinstance(inner, ast.Attribute)
+                and name is not None
+                and name.startswith("torch.")
+                and mapped(name, unit.settings.torch_mlu) != name
+            ):
                 outer = unit.parent(inner)
                 if not (isinstance(outer, ast.Attribute) and unit.name(outer)):
                     edits += spell(unit, inner, name, mapped(name, unit.settings.torch_mlu)) or ()

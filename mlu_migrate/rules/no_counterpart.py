@@ -65,7 +65,7 @@ class NoCounterpart(Rule):
             kind = "private_unknown" if name.startswith("torch._C") else "unknown"
             yield self.found(unit, node, kind, severity=Severity.WARNING, cuda=name)
         elif row.status == "missing":
-            severity = Severity.WARNING if name.startswith("torch._C") else Severity.ERROR
+            severity = Severity.WARNING if name.startswith(("torch._C", "torch.backends")) else Severity.ERROR
             yield self.found(
                 unit, node, "missing", severity=severity, cuda=found.known, note=row.note or "-", source=row.source
             )

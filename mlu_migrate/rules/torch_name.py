@@ -68,7 +68,7 @@ class TorchName(Rule):
             )
         elif edits:
             row = found.row
-            differs = row is not None and row.status == "semantic-difference"
+            differs = row is not None and row.status == "semantic-difference" and _worth_telling(unit, node, row.name)
             yield self.found(
                 unit,
                 node,
@@ -80,6 +80,19 @@ class TorchName(Rule):
                 note=row.note if row else "",
                 source=row.source if row else "",
             )
+
+
+def _worth_telling(unit: Unit, node: ast.Attribute, name: str) -> bool:
+    """A difference is told once a file, and for an Event only where the arguments that differ are given."""
+    if name.endswith(".Event"):
+        call = unit.parent(node)
+        words = {k.arg for k in call.keywords} if isinstance(call, ast.Call) and call.func is node else set()
+        return bool(words & {"blocking", "external"})
+    told: set[str] = unit.memo.setdefault("torch_name.told", set())  # type: ignore[assignment]
+    if name in told:
+        return False
+    told.add(name)
+    return True
 
 
 def _callable_root(node: ast.Attribute) -> bool:
