@@ -183,11 +183,13 @@ def migrate_text(
 
 def handler(settings: Settings) -> Callable[[Path], bool]:
     """Says of a path that is no Python whether it is migrated. With ``configs = "off"`` only notebooks are."""
-    from mlu_migrate import nonpython
 
-    if settings.configs == "off":
-        return lambda path: path.suffix == ".ipynb" and nonpython.handles(path)
-    return nonpython.handles
+    def handles(path: Path) -> bool:
+        from mlu_migrate import nonpython  # only now: a run over Python alone does without
+
+        return (settings.configs != "off" or path.suffix == ".ipynb") and nonpython.handles(path)
+
+    return handles
 
 
 def _gather(
