@@ -32,8 +32,8 @@ def test_the_page_converts_as_it_says(one: rule.Rule) -> None:
     before, after, finding = (section(page, t) for t in ("Before", "After", "Finding"))
     assert before.strip() and (after.strip() or finding.strip())
     source = before.encode()
-    collector = project.Collector()
     name = "setup.py" if "setup(" in before else "page.py"
+    collector = project.Collector()
     collector.add(name, source)
     settings = Settings(audit=one.code == "MLU004")  # which speaks only when it is asked to
     result = engine.migrate(source, name, settings, collector.facts())
