@@ -148,8 +148,9 @@ class Recorder:
             return
         with self._quiet():
             self._parameters("end")
-        self._writer.event(k="end", reason=reason, steps=self.step, troubles=self._troubles)
-        self._writer.close()
+            self._writer.event(k="end", reason=reason, steps=self.step, troubles=self._troubles)
+            self._writer.close()
+        self.stopped = True
 
     # -- tensors -------------------------------------------------------------------------------------------------------
 
@@ -157,7 +158,9 @@ class Recorder:
         """The number of this tensor version's statistics, taken now if they were not."""
         key = id(tensor)
         version = -1
-        if not fresh:
+        if fresh:
+            self._seen.pop(key, None)
+        else:
             try:
                 version = tensor._version
             except RuntimeError:  # inference tensors have none
@@ -469,7 +472,8 @@ class Recorder:
     ) -> None:
         """A collective has run."""
         with self._quiet():
-            out = self._entries(after, watch=False)
+            # Backends write into tensors without a new version.
+            out = [[place, self.stat(tensor, fresh=True)] for place, tensor in after]
             self.writer.event(
                 k="collective",
                 name=name,

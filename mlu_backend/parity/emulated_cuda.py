@@ -6,7 +6,7 @@ its arguments into the emulated one, and turns devices among its results back, s
 ``cuda:0``. ``torch.cuda`` answers from ``torch.mlu``. Nothing here shares a table or a rule with the rewriter: it is a second
 reading of the code, and where the two readings disagree, one of them is wrong.
 
-The emulated GPU calls itself compute capability 8.0 and CUDA 12.4, so that gates in the program open as they do on the
+The emulated GPU calls itself compute capability 8.0, CUDA 12.4 and NCCL 2.21.5, so that gates in the program open as they do on the
 machines such programs are written for.
 """
 
@@ -30,6 +30,7 @@ from mlu_backend.parity.options import Options
 
 CAPABILITY = (8, 0)
 CUDA_VERSION = "12.4"
+NCCL_VERSION = (2, 21, 5)
 NAME = "Emulated GPU (compute capability 8.0)"
 _DEVICE_TEXT = re.compile(r"cuda(:\d+)?\Z")
 _TYPE_TEXT = re.compile(r"torch\.cuda\.(\w+Tensor)\Z")
@@ -138,7 +139,7 @@ class CudaMode(TorchFunctionMode):
         if isinstance(given, str) and self.sinks is not None and _DEVICE_TEXT.match(given):
             self.sinks.note(given, "device")
         made = func(*args, **kwargs)
-        return made if made.type != "mlu" or _asked_by_the_device() else to_cuda(made)  # type: ignore[no-any-return]
+        return to_cuda(made) if isinstance(given, int) and not _asked_by_the_device() else made  # type: ignore[no-any-return]
 
 
 def _asked_by_the_device() -> bool:
@@ -331,6 +332,8 @@ def _torch_cuda() -> None:
     cuda.is_bf16_supported = lambda including_emulation=True: True
     cuda.nvtx = _nvtx()
     sys.modules["torch.cuda.nvtx"] = cuda.nvtx
+    if hasattr(cuda, "nccl"):
+        cuda.nccl.version = lambda: NCCL_VERSION
     for name in ("Stream", "Event", "ExternalStream"):
         kind = getattr(mlu, name, None)
         if kind is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import random
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +80,7 @@ def _backward(recorder: Recorder) -> None:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
         if not recorder.ready():
             return original(tensors, *args, **kwargs)
-        recorder.backward([t for t in ([tensors] if isinstance(tensors, torch.Tensor) else list(tensors))])
+        recorder.backward([tensors] if isinstance(tensors, torch.Tensor) else list(tensors))
         focus = recorder.options.focus
         if focus is not None and focus.backward and focus.step == recorder.step:
             with OperatorMode(recorder, keep=True, backward=True):
@@ -239,15 +240,22 @@ def _replace(package: Any, core: Any, name: str, function: Callable[..., Any]) -
         setattr(package, name, function)
 
 
+inside = threading.local()
+
+
 def _recorded_collective(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def collective(*args: Any, **kwargs: Any) -> Any:
-        if not recorder.ready():
+        if not recorder.ready() or getattr(inside, "collective", False):
             return original(*args, **kwargs)
         reduce = _reduce_name(args, kwargs)
         named = list(nested.arguments(args, kwargs))
         entries = recorder.collective(name, reduce, named)
-        result = original(*args, **kwargs)
+        inside.collective = True  # function modes come back to us by the public name
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            inside.collective = False
         size = _group_size(args, kwargs)
         recorder.collected(name, reduce, size, entries, [] if kwargs.get("async_op") else named)
         return result

@@ -12,6 +12,7 @@ Each run gets a fresh copy of its program, so that what one run writes is not fo
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,8 @@ from mlu_backend.parity.record import Outcome, record
 
 REFERENCES = ("emulated-cuda", "cpu")
 _PROBE = "import torch, torch_mlu; torch.empty(1, device='mlu')"
+_RANK = re.compile(r"^\[rank\d+\]:\s?")
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Interrupt|Warning as error)\b")
 _LEFT_OUT = shutil.ignore_patterns(
     ".git",
     ".hg",
@@ -182,7 +185,7 @@ class Session:
         found = verdict.judge(reference, theirs, replace(question, need_device=False))
         found.status = Status.MISMATCH
         tail = [line for line in outcome.output.strip().splitlines() if line.strip()]
-        error = tail[-1] if tail else f"exit status {outcome.status}"
+        error = error_line(outcome.output)
         site = self._traceback_site(outcome)
         difference = Difference(Category.STRUCTURE, f"the candidate failed: {error}", "ended normally", f"exit status {outcome.status}",
                                 site=site, kind="failure")  # fmt: skip
@@ -196,8 +199,6 @@ class Session:
 
     def _traceback_site(self, outcome: Outcome) -> tuple[str, int, str] | None:
         """The innermost line of the program in the last traceback."""
-        import re
-
         root = os.path.realpath(self.plan.work / "candidate") + os.sep
         found = None
         for name, line, function in re.findall(r'File "([^"]+)", line (\d+), in (\S+)', outcome.output):
@@ -251,9 +252,18 @@ def _ended_badly(name: str, outcome: Outcome, timeout: float | None) -> str | No
     if outcome.status is None:
         return f"the {name} run did not end within {timeout:g} s"
     if outcome.status != 0:
-        tail = [line for line in outcome.output.strip().splitlines() if line.strip()]
-        return f"the {name} run failed with exit status {outcome.status}: {tail[-1] if tail else 'no output'}"
+        return f"the {name} run failed with exit status {outcome.status}: {error_line(outcome.output)}"
     return None
+
+
+def error_line(output: str) -> str:
+    """The line of a program's output that says what went wrong: the last exception that is not a launcher's, else the last."""
+    lines = [_RANK.sub("", line).strip() for line in output.splitlines()]
+    lines = [line for line in lines if line]
+    for line in reversed(lines):
+        if _EXCEPTION.match(line) and "ChildFailedError" not in line:
+            return line
+    return lines[-1] if lines else "no output"
 
 
 def run(plan: Plan, talk: Callable[[str], None] = lambda text: None) -> Verdict:

@@ -153,7 +153,7 @@ _CLASS_OF_OPERATOR = {
 _CLASS_OF_MODULE = {
     "convolution": ("Linear", "Conv", "Bilinear", "Attention", "LSTM", "GRU", "RNN"),
     "random": ("Dropout", "RReLU", "AlphaDropout", "FeatureAlphaDropout"),
-    "reduce": ("Norm", "Pool", "Loss", "Softmax"),
+    "reduce": ("Norm", "Pool", "Loss", "Softmax", "EmbeddingBag"),
     "activation": ("GELU", "SiLU", "Sigmoid", "Tanh", "ELU", "Mish", "Softplus"),
     "io": ("Flatten", "Unflatten", "Identity", "Embedding", "ZeroPad", "PixelShuffle"),
     "arithmetic": ("ReLU", "ReLU6", "LeakyReLU", "Hardtanh"),

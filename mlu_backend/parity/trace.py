@@ -12,6 +12,7 @@ in memory. A trace whose name ends in ``.zip`` is one file to carry; reading acc
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -135,27 +136,25 @@ class Writer:
             data = data[os.write(self._file, data) :]
 
     def _flush_rows(self) -> None:
-        if not self._rows:
+        rows, self._rows = self._rows, []
+        if not rows:
             return
-        n = len(self._rows)
-        values = torch.zeros((n, 4), dtype=torch.float64)
-        counts = torch.zeros((n, 4), dtype=torch.int64)  # kind, non-finite, checksum, samples
-        samples = torch.zeros((n, SAMPLES), dtype=torch.float64)
-        for i, (kind, stats) in enumerate(self._rows):
-            counts[i, 0] = kind
-            if stats is None:
-                counts[i, 1] = -1
-                continue
-            values[i] = torch.tensor((stats.norm, stats.min, stats.max, stats.mean), dtype=torch.float64)
-            counts[i, 1] = stats.nonfinite
-            counts[i, 2] = stats.checksum - (1 << 64) if stats.checksum >= _SIGN else stats.checksum
-            counts[i, 3] = len(stats.sample)
-            if stats.sample:
-                samples[i, : len(stats.sample)] = torch.tensor(stats.sample, dtype=torch.float64)
-        path = self.folder / f"stats-{self._chunk:05d}.safetensors"
-        _save({"values": values, "counts": counts, "samples": samples}, path)
+        blank = Stats(0.0, 0.0, 0.0, 0.0, -1, 0)
+        values, counts, samples = [], [], []
+        for kind, found in rows:
+            stats = found or blank
+            values.append((stats.norm, stats.min, stats.max, stats.mean))
+            signed = stats.checksum - (1 << 64) if stats.checksum >= _SIGN else stats.checksum
+            counts.append((kind, stats.nonfinite, signed, len(stats.sample)))
+            samples.append(stats.sample + (0.0,) * (SAMPLES - len(stats.sample)))
+        with _unseen():
+            tensors = {
+                "values": torch.tensor(values, dtype=torch.float64),
+                "counts": torch.tensor(counts, dtype=torch.int64),  # kind, non-finite, checksum, samples
+                "samples": torch.tensor(samples, dtype=torch.float64),
+            }
+        _save(tensors, self.folder / f"stats-{self._chunk:05d}.safetensors")
         self._chunk += 1
-        self._rows.clear()
 
     def _flush_tensors(self) -> None:
         if self._tensors:
@@ -164,9 +163,18 @@ class Writer:
             self._tensors = {}
 
 
+@contextlib.contextmanager
+def _unseen() -> Iterator[None]:
+    """Our own tensors, unseen by the program's modes and by the recorder's."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    with torch._C.DisableTorchFunction(), _disable_current_modes():
+        yield
+
+
 def _save(tensors: dict[str, torch.Tensor], path: Path) -> None:
     """Write beside and rename, so that a killed process leaves no half file."""
-    with torch._C.DisableTorchFunction():
+    with _unseen():
         beside = path.with_suffix(".part")
         save_file(tensors, str(beside))
         os.replace(beside, path)

@@ -1,0 +1,213 @@
+"""What is recorded of programs, and that recording does not change them. On the CPU, without the emulated device."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mlu_backend.parity import align, trace
+from parity.conftest import TRAIN, environment, plain_output, run_recorded
+
+Recorded = Callable[..., trace.Trace]
+
+
+def calls(read: trace.Trace) -> list[align.Point]:
+    (run,) = align.runs(read).values()
+    return [p for p in run.points if p.kind == "call"]
+
+
+def test_recording_changes_nothing_the_program_computes(training: trace.Trace, tmp_path: Path) -> None:
+    seeded = "import random, numpy\nrandom.seed(0); numpy.random.seed(0)\n" + TRAIN
+    assert training.meta["output"].split() == plain_output(tmp_path, seeded).split()
+
+
+def test_data_workers_and_launchers_leave_no_records(training: trace.Trace) -> None:
+    assert len(training.processes) == 1
+
+
+def test_modules_have_paths_and_a_shared_one_keeps_its_first(training: trace.Trace) -> None:
+    paths = [p.path for p in calls(training) if p.step == 0 and p.title == p.path]
+    assert paths.count("Net.blocks.0.lin") == 2 and "Net.blocks.2.lin" not in paths
+    assert paths[-1] == "Net" and "Net.head" in paths
+
+
+def test_calls_of_one_module_are_numbered_over_the_run(training: trace.Trace) -> None:
+    assert [p.nth for p in calls(training) if p.title == "Net.blocks.0.lin"] == list(range(6))
+
+
+def test_a_recomputed_call_is_marked_and_equals_the_first(training: trace.Trace) -> None:
+    points = calls(training)
+    again = next(p for p in points if p.title == "Net.blocks.1.lin (recomputed)")
+    before = next(p for p in points if p.title == "Net.blocks.1.lin")
+    assert again.outputs[""].stats == before.outputs[""].stats
+
+
+def test_a_call_knows_the_line_that_made_it_and_the_forward_it_ran(training: trace.Trace) -> None:
+    head = next(p for p in calls(training) if p.path == "Net.head")
+    root = next(p for p in calls(training) if p.path == "Net")
+    lines = TRAIN.splitlines()
+    assert head.site is not None and head.site[0] == "train.py" and "self.head(x)" in lines[head.site[1] - 1]
+    assert root.site is not None and "model(x)" in lines[root.site[1] - 1]
+    assert root.source is not None and "def forward" in lines[root.source[1] - 1]
+
+
+def test_each_tensor_version_is_measured_once(training: trace.Trace) -> None:
+    (process,) = training.processes
+    norm, linear = [e for e in process.of("call") if e["step"] == 0 and "phase" not in e][:2]
+    assert norm["out"][0][1] == linear["in"][0][1]
+
+
+def test_gradients_of_activations_parameters_and_steps_are_there(training: trace.Trace) -> None:
+    (run,) = align.runs(training).values()
+    kinds = {p.kind for p in run.points}
+    assert {"state", "call", "loss", "grad", "grads", "parameters"} <= kinds
+    grads = next(p for p in run.points if p.kind == "grads")
+    assert "Net.blocks.0.lin.weight" in grads.outputs and grads.facts["optimizer"] == "AdamW"
+    assert [step for step, _ in run.losses] == [0, 1, 2]
+    assert [f"{loss:.9f}" for _, loss in run.losses] == training.meta["output"].split()
+
+
+def test_parameters_are_recorded_after_the_first_step_every_n_and_at_the_end(recorded: Recorded) -> None:
+    (run,) = align.runs(recorded(TRAIN, every=2)).values()
+    assert [p.title for p in run.points if p.kind == "parameters"] == [
+        "parameters after step 0", "parameters after step 1", "parameters at the end",
+    ]  # fmt: skip
+
+
+def test_settings_are_recorded(training: trace.Trace) -> None:
+    (process,) = training.processes
+    optimizer, loader = process.first("optimizer"), process.first("loader")
+    assert optimizer is not None and optimizer["groups"][0]["weight_decay"] == 0.01
+    assert loader is not None and loader["sampler"] == "RandomSampler" and loader["length"] == 24
+    seeds = [e for e in process.of("seed")]
+    assert seeds[0]["function"] == "torch.manual_seed" and seeds[0]["value"] == 0
+
+
+def test_the_end_is_written_and_no_trouble(training: trace.Trace) -> None:
+    (process,) = training.processes
+    end = process.first("end")
+    assert end is not None and end["reason"] == "exit" and end["steps"] == 3 and not end["troubles"]
+
+
+def test_steps_ends_the_program_after_that_many(recorded: Recorded) -> None:
+    read = recorded(TRAIN, steps=2)
+    assert len(read.meta["output"].split()) == 1  # it ends inside the second optimizer step
+    end = read.processes[0].first("end")
+    assert end is not None and end["reason"] == "steps" and end["steps"] == 2
+
+
+def test_level_step_has_names_of_parameters_but_no_calls(recorded: Recorded) -> None:
+    (run,) = align.runs(recorded(TRAIN, level="step")).values()
+    assert "call" not in {p.kind for p in run.points}
+    assert "Net.head.bias" in next(p for p in run.points if p.kind == "grads").outputs
+
+
+def test_a_program_without_modules_is_recorded_operator_by_operator(recorded: Recorded) -> None:
+    source = (
+        "import torch\nw = torch.randn(4, 4, requires_grad=True)\nfor _ in range(2):\n"
+        "    y = torch.tanh(torch.ones(4) @ w).sum()\n    (g,) = torch.autograd.grad(y, w)\n"
+        "    with torch.no_grad():\n        w -= 0.1 * g\n"
+    )
+    (run,) = align.runs(recorded(source)).values()
+    names = [p.type for p in run.points if p.kind == "op"]
+    assert names.count("aten::tanh") == 2 and "aten::sub_.Tensor" in names
+    assert next(p for p in run.points if p.type == "aten::tanh").site == ("train.py", 4, "<module>")
+    assert [p.kind for p in run.points if p.kind == "autograd"] == ["autograd"] * 2
+
+
+def test_operators_are_not_recorded_once_there_is_a_module(training: trace.Trace) -> None:
+    (run,) = align.runs(training).values()
+    assert not [p for p in run.points if p.kind == "op"]
+
+
+def test_operator_level_sees_the_backward_pass_too(recorded: Recorded) -> None:
+    (run,) = align.runs(recorded(TRAIN.replace("num_workers=1", "num_workers=0"), level="op", steps=1)).values()
+    operators = [p for p in run.points if p.kind == "op"]
+    assert any(p.type == "aten::native_layer_norm_backward" for p in operators)
+    assert any(p.random for p in operators)
+
+
+def test_a_compiled_model_stays_compiled_and_is_recorded_from_outside(recorded: Recorded) -> None:
+    source = (
+        "import torch\nfrom torch._dynamo.utils import counters\ntorch.manual_seed(0)\n"
+        "m = torch.compile(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), backend='eager')\n"
+        "for _ in range(2):\n    m(torch.ones(2, 4)).sum().backward()\n"
+        "print(counters['stats']['unique_graphs'], sum(counters['graph_break'].values()))\n"
+    )
+    read = recorded(source)
+    assert read.meta["output"].split() == ["1", "0"]
+    assert [p.path for p in calls(read)] == ["OptimizedModule", "OptimizedModule"]
+
+
+def test_loss_scaling_records_the_scale_and_the_unscaled_loss(recorded: Recorded) -> None:
+    source = (
+        "import torch\ntorch.manual_seed(0)\nm = torch.nn.Linear(2, 1)\no = torch.optim.SGD(m.parameters(), lr=0.1)\n"
+        "s = torch.amp.GradScaler('cpu', init_scale=8.0)\n"
+        "loss = m(torch.ones(3, 2)).mean()\ns.scale(loss).backward()\ns.step(o)\ns.update()\nprint(loss.item())\n"
+    )
+    read = recorded(source)
+    (process,) = read.processes
+    assert [(e["what"], e["scale"]) for e in process.of("scaler")] == [("made", 8.0), ("update", 8.0)]
+    (run,) = align.runs(read).values()
+    assert run.losses[0][1] == pytest.approx(float(read.meta["output"]), rel=1e-6)
+
+
+def test_each_rank_has_its_records_and_collectives(recorded: Recorded) -> None:
+    source = (
+        "import os, torch\nimport torch.distributed as dist\nimport torch.multiprocessing as mp\n\n\n"
+        "def work(rank, port):\n"
+        "    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))\n"
+        "    dist.init_process_group('gloo', rank=rank, world_size=2)\n"
+        "    t = torch.full((2,), float(rank + 1))\n    dist.all_reduce(t, op=dist.ReduceOp.MAX)\n"
+        "    torch.nn.Linear(2, 2)(t)\n    dist.destroy_process_group()\n\n\n"
+        "if __name__ == '__main__':\n    import socket\n    s = socket.socket(); s.bind(('127.0.0.1', 0))\n"
+        "    port = s.getsockname()[1]; s.close()\n    mp.spawn(work, (port,), nprocs=2)\n"
+    )
+    runs = align.runs(recorded(source))
+    assert sorted(runs) == [(0, 0), (1, 0)]
+    for run in runs.values():
+        (collective,) = [p for p in run.points if p.kind == "collective"]
+        assert collective.facts == {"collective": "all_reduce", "reduction": "MAX", "group size": 2}
+        assert collective.inputs["0"].stats is not None and collective.outputs["0"].stats is not None
+        assert collective.inputs["0"].stats.max == run.rank + 1 and collective.outputs["0"].stats.max == 2.0
+
+
+def test_a_module_that_raises_is_written_down_and_the_error_is_the_programs(recorded: Recorded) -> None:
+    source = (
+        "import torch\nclass Bad(torch.nn.Module):\n    def forward(self, x):\n        raise KeyError('mine')\n"
+        "try:\n    Bad()(torch.ones(1))\nexcept KeyError as e:\n    print('caught', e)\n"
+    )
+    read = recorded(source)
+    assert "caught 'mine'" in read.meta["output"]
+    assert calls(read)[0].facts["ended"] == "raised"
+
+
+def test_a_program_that_is_killed_leaves_what_it_did(tmp_path: Path) -> None:
+    again = "loss = nn.functional.cross_entropy(model(x), y); loss.backward(); optimizer.step()"
+    source = TRAIN + f"    import os, time\n    time.sleep(3)\n    {again}\n    os._exit(0)\n"
+    run_recorded(tmp_path, source)
+    (process,) = trace.read(tmp_path / "trace").processes
+    assert process.first("end") is None
+    assert len(list(process.of("step"))) == 4
+    assert any(p.kind == "grads" for p in align.points(process).points)
+
+
+def test_the_command_line_gives_the_programs_status_and_refuses_nothing_to_run(tmp_path: Path) -> None:
+    base = [sys.executable, "-m", "mlu_backend.parity.record", str(tmp_path / "t")]
+    run = lambda *more: subprocess.run([*base, *more], env=environment(), capture_output=True, text=True, timeout=240)  # noqa: E731
+    assert run("--", sys.executable, "-c", "raise SystemExit(7)").returncode == 7
+    assert run().returncode == 2
+    assert run("--").returncode == 2
+    gone = run("--", "no-such-program-here")
+    assert gone.returncode == 2 and "cannot record" in gone.stderr
+
+
+def test_a_folder_that_holds_something_else_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(FileExistsError, match="holds no trace"):
+        run_recorded(tmp_path, "print(1)", out=str(tmp_path))
+    assert (tmp_path / "mine.txt").read_text() == "keep"

@@ -1,0 +1,102 @@
+"""The table of limits. Numbers are pinned: a change has to be made here too, with its reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mlu_backend.parity import tolerance
+
+PINNED = [
+    ("exact", "state", "*", 0.0, 0.0),
+    ("exact", "io", "*", 0.0, 0.0),
+    ("exact", "loss", "*", 2e-6, 2e-5),
+    ("exact", "*", "float16", 2.5e-4, 2e-3),
+    ("exact", "*", "bfloat16", 2e-3, 1.6e-2),
+    ("exact", "*", "float64", 2e-15, 2e-14),
+    ("exact", "*", "*", 2e-6, 2e-5),
+    ("hardware", "state", "*", 0.0, 0.0),
+    ("hardware", "io", "*", 0.0, 0.0),
+    ("hardware", "arithmetic", "float32", 2e-6, 2e-5),
+    ("hardware", "convolution", "float32", 1e-3, 1e-2),
+    ("hardware", "parameters", "*", 1e-2, 2e-1),
+    ("hardware", "loss", "*", 3e-3, 1e-2),
+    ("hardware", "*", "float64", 3e-3, 1e-2),
+    ("hardware", "*", "bfloat16", 4e-3, 3.2e-2),
+    ("hardware", "*", "*", 3e-3, 1e-2),
+]
+
+
+def test_every_row_is_as_pinned() -> None:
+    assert [(r.profile, r.kind, r.dtype, r.mean, r.single) for r in tolerance.TABLE] == PINNED
+
+
+def test_every_row_has_a_source_and_a_known_class() -> None:
+    for row in tolerance.TABLE:
+        assert len(row.source) > 10
+        assert row.kind in (*tolerance.CLASSES, tolerance.ANY)
+
+
+@pytest.mark.parametrize("profile", ["exact", "mlu370", "mlu590"])
+@pytest.mark.parametrize("kind", tolerance.CLASSES)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "int64", "bool"])
+def test_every_profile_class_and_dtype_has_a_limit(profile: str, kind: str, dtype: str) -> None:
+    assert tolerance.find(profile, kind, dtype).source
+
+
+def test_a_limit_admits_a_share_of_what_came_in() -> None:
+    limit = tolerance.find("exact", "composite", "float32")
+    assert limit.admits(1e-6, 1e-5) and not limit.admits(1e-5, 1e-5)
+    assert limit.admits(1e-5, 1e-5, inputs_mean=1e-6, inputs_single=1e-6)
+
+
+def test_users_rows_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text('[[limit]]\nprofile="mlu590"\nclass="convolution"\ndtype="float32"\nmean=5e-3\nsingle=5e-2\nsource="ours"\n')
+    rows = tolerance.load(path)
+    assert tolerance.find("mlu590", "convolution", "float32", rows).mean == 5e-3
+    assert tolerance.find("mlu370", "convolution", "float32", rows).mean == 1e-3
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[[limit]]\nmean=1\n", '[[limit]]\nclass="nothing"\nmean=1\nsingle=1\nsource="x"\n', "not toml =", '[[limit]]\nmean=-1\nsingle=1\nsource="x"\n'],
+    ids=["empty", "no source", "unknown class", "no toml", "negative"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "limits.toml"
+    path.write_text(text)
+    with pytest.raises(tolerance.ToleranceError, match=r"limits\.toml"):
+        tolerance.load(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(tolerance.ToleranceError, match=r"gone\.toml"):
+        tolerance.load(tmp_path / "gone.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("aten::addmm", "convolution"), ("aten::convolution_backward", "convolution"), ("aten::add.Tensor", "arithmetic"),
+        ("aten::cat", "io"), ("aten::index.Tensor", "io"), ("aten::sum.dim_IntList", "reduce"), ("aten::_softmax", "reduce"),
+        ("aten::gelu", "activation"), ("aten::max_pool2d_with_indices", "reduce"),
+    ],
+)  # fmt: skip
+def test_operators_have_the_class_of_what_they_do(name: str, kind: str) -> None:
+    assert tolerance.class_of_operator(name) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("torch.nn.modules.linear.Linear", "convolution"), ("torch.nn.modules.conv.Conv2d", "convolution"),
+        ("torch.nn.modules.dropout.Dropout", "random"), ("torch.nn.modules.activation.ReLU", "arithmetic"),
+        ("torch.nn.modules.sparse.Embedding", "io"), ("torch.nn.modules.sparse.EmbeddingBag", "reduce"),
+        ("torch.nn.modules.normalization.LayerNorm", "reduce"), ("train.LinearBlock", "composite"),
+        ("torch.nn.modules.container.Sequential", "composite"),
+    ],
+)  # fmt: skip
+def test_modules_of_torch_have_a_class_and_others_are_composite(name: str, kind: str) -> None:
+    assert tolerance.class_of_module(name) == kind

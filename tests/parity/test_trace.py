@@ -1,0 +1,116 @@
+"""The trace on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from mlu_backend.parity import trace
+from mlu_backend.parity.statistics import Stats, measure
+
+KIND = trace.Kind((2, 3), "float32", "mlu")
+
+
+def written(folder: Path, rows: int = 3) -> Path:
+    trace.write_meta(folder, label="test")
+    writer = trace.Writer(folder)
+    for i in range(rows):
+        writer.stat(KIND, Stats(float(i), -1.0, 2.0, 0.5, 0, (1 << 64) - 1 - i, (1.0, math.inf)))
+    writer.event(k="step", step=0, opt=0, lr=[0.1])
+    writer.close()
+    return folder
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    read = trace.read(written(tmp_path / "t"))
+    process = read.processes[0]
+    assert [e["k"] for e in process.events] == ["step"]
+    assert process.rows[2].kind == KIND
+    assert process.rows[2].stats == Stats(2.0, -1.0, 2.0, 0.5, 0, (1 << 64) - 3, (1.0, math.inf))
+
+
+def test_more_rows_than_a_chunk_keep_their_numbers(tmp_path: Path) -> None:
+    process = trace.read(written(tmp_path / "t", trace.CHUNK_ROWS * 2 + 5)).processes[0]
+    assert len(process.rows) == trace.CHUNK_ROWS * 2 + 5
+    assert [row.stats.norm for row in process.rows if row.stats] == [float(i) for i in range(len(process.rows))]
+    assert len(list((tmp_path / "t").glob("p*/stats-*.safetensors"))) == 3
+
+
+def test_a_tensor_that_could_not_be_measured_is_a_row_without_numbers(tmp_path: Path) -> None:
+    trace.write_meta(tmp_path)
+    writer = trace.Writer(tmp_path)
+    writer.stat(KIND, None)
+    writer.close()
+    assert trace.read(tmp_path).processes[0].rows[0].stats is None
+
+
+def test_an_event_cut_off_by_a_kill_is_dropped_and_the_rest_is_read(tmp_path: Path) -> None:
+    folder = written(tmp_path / "t")
+    events = next(folder.glob("p*/events.jsonl"))
+    with events.open("a") as file:
+        file.write('{"k":"call","id":')
+    assert [e["k"] for e in trace.read(folder).processes[0].events] == ["step"]
+
+
+def test_damage_in_the_middle_names_file_and_line(tmp_path: Path) -> None:
+    folder = written(tmp_path / "t")
+    events = next(folder.glob("p*/events.jsonl"))
+    events.write_text("not json\n" + events.read_text())
+    with pytest.raises(trace.TraceError, match=r"events\.jsonl:1"):
+        trace.read(folder)
+
+
+def test_a_folder_without_a_trace_and_another_version_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(trace.TraceError, match="no trace here"):
+        trace.read(tmp_path)
+    (tmp_path / "meta.json").write_text(json.dumps({"version": 99}))
+    with pytest.raises(trace.TraceError, match="version 99, wanted 1"):
+        trace.read(tmp_path)
+
+
+def test_a_packed_trace_is_one_file_and_reads_the_same(tmp_path: Path) -> None:
+    folder = written(tmp_path / "t")
+    trace.pack(folder, tmp_path / "carried.zip")
+    packed, plain = trace.read(tmp_path / "carried.zip"), trace.read(folder)
+    assert packed.processes[0].rows == plain.processes[0].rows
+    assert packed.processes[0].events == plain.processes[0].events
+
+
+def test_a_packed_trace_cannot_write_outside_its_folder(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.zip"
+    with zipfile.ZipFile(bad, "w") as archive:
+        archive.writestr("meta.json", json.dumps({"version": 1}))
+        archive.writestr("../../escaped.txt", "no")
+        archive.writestr("/absolute.txt", "no")
+    trace.read(bad)
+    assert not (tmp_path.parent / "escaped.txt").exists() and not (tmp_path / "escaped.txt").exists()
+
+
+def test_a_file_that_is_no_archive_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.zip"
+    path.write_bytes(b"hello")
+    with pytest.raises(trace.TraceError, match="not a trace"):
+        trace.read(path)
+
+
+def test_whole_tensors_are_kept_on_request(tmp_path: Path) -> None:
+    trace.write_meta(tmp_path)
+    writer = trace.Writer(tmp_path)
+    tensor = torch.randn(4, 5).t()
+    index = writer.stat(trace.Kind((5, 4), "float32", "cpu"), measure(tensor))
+    writer.tensor(str(index), tensor)
+    writer.close()
+    kept = trace.read(tmp_path).processes[0].tensor("0")
+    assert kept is not None and torch.equal(kept, tensor)
+
+
+def test_processes_that_begin_at_once_get_folders_of_their_own(tmp_path: Path) -> None:
+    first, second = trace.Writer(tmp_path, order=0), trace.Writer(tmp_path, order=0)
+    assert first.folder != second.folder
+    first.close()
+    second.close()
