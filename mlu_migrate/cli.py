@@ -13,21 +13,10 @@ import typer
 
 from mlu_migrate import __version__
 from mlu_migrate.cliopts import Shared, shared
+from mlu_migrate.commands import COMMANDS
 from mlu_migrate.model import ExitStatus
 from mlu_migrate.output import PROGRAM, Interrupted, Output, interruptible, use_safe_streams
 
-COMMANDS = (
-    "check",
-    "review",
-    "rules",
-    "rule",
-    "why",
-    "run",
-    "parity",
-    "parity-record",
-    "parity-compare",
-    "doctor",
-)
 _APP_FLAGS = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 _RUN_FLAGS = {"--cards": 1, "--profile": 1, "--support": 0, "--support-json": 1}
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
@@ -124,7 +113,7 @@ def _version(
         raise typer.Exit(0)
 
 
-@app.command("migrate")
+@app.command("migrate", short_help="Migrate PATHs: what a bare PATH means.")
 @shared
 def migrate(
     paths: Paths,
@@ -180,7 +169,7 @@ def check(
     return checking.check(paths, shared, Output(shared.quiet, shared.verbose))
 
 
-@app.command()
+@app.command(short_help="Accept or reject the changes one by one.")
 @shared
 def review(paths: Paths, *, shared: Shared) -> int:
     """Go through the changes one by one, and write those that were accepted."""
@@ -219,7 +208,7 @@ def rule(
     return ExitStatus.OK
 
 
-@app.command()
+@app.command(short_help="Tell what was decided for a line, and why.")
 @shared
 def why(
     place: Annotated[str, typer.Argument(metavar="FILE:LINE", help="Where to look.", show_default=False)],
@@ -232,7 +221,11 @@ def why(
     return asking.why(place, shared, Output(shared.quiet, shared.verbose))
 
 
-@app.command(context_settings=_PASS_ON, options_metavar="[OPTIONS] SCRIPT...|-m MODULE...|-- COMMAND...")
+@app.command(
+    short_help="Run a program on the emulated device.",
+    context_settings=_PASS_ON,
+    options_metavar="[OPTIONS] SCRIPT...|-m MODULE...|-- COMMAND...",
+)
 def run(
     context: typer.Context,
     cards: Annotated[
@@ -257,13 +250,18 @@ def run(
     return backend.run(context.args, cards, profile, str(support_json) if support_json else support, Output())
 
 
-@app.command(context_settings=_PASS_ON, add_help_option=False)
+@app.command(short_help="Compare original and migrated program.", context_settings=_PASS_ON, add_help_option=False)
 def parity(context: typer.Context) -> int:
     """PROJECT [options] -- COMMAND...: run original and migrated program and compare them."""
     return _parity("parity", context.args)
 
 
-@app.command("parity-record", context_settings=_PASS_ON, add_help_option=False)
+@app.command(
+    "parity-record",
+    short_help="Record a program for a comparison later.",
+    context_settings=_PASS_ON,
+    add_help_option=False,
+)
 def parity_record(context: typer.Context) -> int:
     """Record a program, here or on a real GPU or card, for a comparison later."""
     return _parity("parity-record", context.args)
@@ -281,7 +279,7 @@ def _parity(command: str, arguments: list[str]) -> int:
     return parity_args.main(command, arguments, Output())
 
 
-@app.command()
+@app.command(short_help="Show what is installed.")
 def doctor(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.", show_default=False)] = False,
 ) -> int:

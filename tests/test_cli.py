@@ -223,6 +223,7 @@ def test_unparsable_stdin_comes_back_unchanged_with_status_2(project: Path) -> N
     ("arguments", "word"),
     [
         (["nowhere"], "nowhere"),
+        (["chekc", "project"], "did you mean the command check"),
         (["project", "--nonsense"], "--nonsense"),
         (["project", "--torch-mlu", "9"], "torch-mlu"),
         (["project", "--select", "MLU999"], "MLU999"),

@@ -4,3 +4,16 @@ exit.
 """
 
 from __future__ import annotations
+
+COMMANDS = (
+    "check",
+    "review",
+    "rules",
+    "rule",
+    "why",
+    "run",
+    "parity",
+    "parity-record",
+    "parity-compare",
+    "doctor",
+)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from mlu_migrate import atomic, baseline, gitinfo, pipeline, report, walk
 from mlu_migrate.cliopts import Shared
+from mlu_migrate.commands import COMMANDS
 from mlu_migrate.model import RunResult
 from mlu_migrate.output import Output
 from mlu_migrate.report import terminal
@@ -45,10 +47,16 @@ class Setup:
 def prepare(arguments: Sequence[str], shared: Shared, out: Output) -> Setup:
     """Raises Refused for paths, settings or reports that cannot be used."""
     paths = [path for argument in arguments for path in walk.expand(argument)]
-    missing = [f"{path}: no such file or folder" for path in paths if not os.path.exists(path)]
+    missing = [f"{path}: no such file or folder{_or_command(path)}" for path in paths if not os.path.exists(path)]
     if missing:
         raise Refused(*missing)
     return Setup(tuple(paths), *_settings(paths[0], shared, out), shared, out)
+
+
+def _or_command(path: Path) -> str:
+    """A first word that is no command is a path: say so where it looks like a slip of the finger."""
+    close = difflib.get_close_matches(str(path), COMMANDS, n=1)
+    return f"; did you mean the command {close[0]}?" if close else ""
 
 
 def _settings(start: Path, shared: Shared, out: Output) -> tuple[Settings, Options]:
