@@ -288,13 +288,12 @@ def device_count() -> int:
         return 0
     if _cached_device_count is not None:
         return _cached_device_count
-    count = _device_count_cndev()
-    if count < 0:
-        count = _MLUC._mlu_getDeviceCount()
-    # Before initialisation the environment may still change.
     if _initialized:
-        _cached_device_count = count
-    return count
+        _cached_device_count = _MLUC._mlu_getDeviceCount()
+        return _cached_device_count
+    # Before initialisation the environment may still change.
+    count = _device_count_cndev()
+    return _MLUC._mlu_getDeviceCount() if count < 0 else count
 
 
 def _cndev_based_avail() -> bool:
