@@ -9,6 +9,7 @@ from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 
+_NEW = ("torch.cuda", "torch.mlu", "torch.backends.cuda", "torch.backends.mlu")  # exist once torch_mlu is imported
 _LINE = "import torch_mlu  # noqa: F401"
 
 
@@ -180,11 +181,11 @@ def _needs_mlu(unit: Unit, statement: ast.stmt) -> bool:
     """Whether the import line itself names torch.mlu after the rewrite."""
     if isinstance(statement, ast.ImportFrom):
         module = statement.module or ""
-        if module == "torch" or module.startswith(("torch.cuda", "torch.mlu", "torch.backends.mlu")):
-            return module != "torch" or any(a.name in ("cuda", "mlu") for a in statement.names)
-        return False
+        if module in ("torch", "torch.backends"):
+            return any(a.name in ("cuda", "mlu") for a in statement.names)
+        return module.startswith(_NEW)
     if isinstance(statement, ast.Import):
-        return any(a.name.startswith(("torch.cuda", "torch.mlu")) for a in statement.names)
+        return any(a.name.startswith(_NEW) for a in statement.names)
     return False
 
 

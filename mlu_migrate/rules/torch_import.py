@@ -46,7 +46,7 @@ class TorchImport(Rule):
     def visit_Import(self, node: ast.Import, unit: Unit) -> Iterator[Finding]:
         """`import torch.cuda.nvtx as nvtx`."""
         for alias in node.names:
-            if not alias.name.startswith("torch.cuda") or is_kept(unit, node):
+            if not alias.name.startswith(("torch.cuda", "torch.backends.cuda")) or is_kept(unit, node):
                 continue
             new = mapped(alias.name, unit.settings.torch_mlu)
             if new == alias.name:
@@ -65,7 +65,7 @@ class TorchImport(Rule):
         release = unit.settings.torch_mlu
         if node.names[0].name == "*":
             new = mapped(node.module, release)
-            if new != node.module and node.module.startswith("torch.cuda"):
+            if new != node.module and node.module.startswith(("torch.cuda", "torch.backends.cuda")):
                 yield self.found(
                     unit,
                     node,
