@@ -65,7 +65,8 @@ class EnvironmentVariable(Rule):
     ## What it changes
     The name, wherever Python sets, reads, deletes or passes it: `os.environ`, `os.getenv`, `putenv`, dictionaries and
     keywords that become the environment of a process, command lines in strings, `monkeypatch.setenv`. A name that
-    torch_mlu does not read is told once a file, with what to do instead.
+    torch_mlu does not read is told once a file, with what to do instead. Launch scripts, Dockerfiles and configuration
+    files are judged by the same table; what is written there is chosen with `--configs`.
 
     ## Before
         import os
