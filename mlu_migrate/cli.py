@@ -178,11 +178,8 @@ def review(paths: Paths, *, shared: Shared) -> int:
     return reviewing.review(paths, shared, Output(shared.quiet, shared.verbose))
 
 
-Lang = Annotated[str | None, typer.Option("--lang", metavar="en|zh", help="Language.", show_default=False)]
-
-
 @app.command()
-def rules(lang: Lang = None) -> int:
+def rules() -> int:
     """List all rules."""
     from mlu_migrate import explain
 
@@ -193,7 +190,6 @@ def rules(lang: Lang = None) -> int:
 @app.command()
 def rule(
     code: Annotated[str, typer.Argument(metavar="CODE", help="For instance MLU201.", show_default=False)],
-    lang: Lang = None,
 ) -> int:
     """Show the page of a rule."""
     from mlu_migrate import explain
