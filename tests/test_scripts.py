@@ -72,7 +72,6 @@ def each(programs: list[Program]) -> pytest.MarkDecorator:
 
 ALL = each(PROGRAMS)
 COMPARED = each([program for program in PROGRAMS if program.same_losses])
-REFUSED = each([program for program in PROGRAMS if "refused" in program.facts])
 
 
 @dataclass(frozen=True)
@@ -222,15 +221,6 @@ def test_the_migrated_program_runs_on_the_emulated_device(program: Program, benc
     assert math.isfinite(outcome.final)
     assert sorted(outcome.losses) == list(range(program.facts["steps"])), outcome.text
     assert operators(bench.support(program.folder)), "no operator ran on the device: the program stayed on the CPU"
-
-
-@REFUSED
-def test_what_a_card_cannot_do_is_refused_in_words(program: Program, bench: Bench) -> None:
-    refused = program.facts["refused"]
-    outcome = bench.on_mlu(program.folder, refused["migrated"])
-    assert 0 < outcome.status < 128, f"expected an error, not success and not a crash\n{outcome.text}"
-    last = outcome.err.strip().splitlines()[-1]
-    assert re.search(refused["error"], last), outcome.text
 
 
 @COMPARED
