@@ -35,7 +35,7 @@ def estimate(run: RunResult) -> Effort:
     cannot = check = guesses = 0.0
     seen: Counter[tuple[str, str]] = Counter()
     for finding in run.findings:
-        if finding.applied:
+        if finding.applied or (finding.safety is Safety.SAFE and finding.edits):
             continue
         kind = (finding.code, finding.message_id + finding.args.get("package", finding.args.get("name", "")))
         first = not seen[kind]
@@ -47,8 +47,8 @@ def estimate(run: RunResult) -> Effort:
             cannot += minutes
         else:
             check += minutes
-    applied = sum(finding.applied for finding in run.findings)
-    return Effort(cannot, check, guesses, applied * REVIEW)
+    made = sum(finding.applied or (finding.safety is Safety.SAFE and bool(finding.edits)) for finding in run.findings)
+    return Effort(cannot, check, guesses, made * REVIEW)
 
 
 def _minutes(finding: Finding, first: bool) -> float:

@@ -2,12 +2,20 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const { reasons, items, files, texts } = data;
-  const STEP = 150, PRINT_ITEMS = 3000, PRINT_ROWS = 20000;
+  const STEP = 100, PRINT_ITEMS = 3000, PRINT_ROWS = 20000;
   const $ = (id) => document.getElementById(id);
   const el = (tag, cls, text) => {
     const node = document.createElement(tag);
     if (cls) node.className = cls;
     if (text !== undefined) node.textContent = text;
+    return node;
+  };
+
+  // Backticks mark code in messages.
+  const prose = (node, text) => {
+    const parts = text.split("`");
+    if (parts.length % 2 === 0) node.append(text);
+    else parts.forEach((part, index) => node.append(index % 2 ? el("code", "", part) : part));
     return node;
   };
 
@@ -53,6 +61,7 @@
     const li = el("li", severity);
     const top = el("div", "top");
     top.append(el("span", "tag", texts[`js_${severity}`]), el("span", "where", `${path}:${where}`), el("span", "rule", rule));
+    if (safety === "safe" && after) top.append(el("span", "rule", texts.js_safe));
     if (safety === "unsafe") top.append(el("span", "rule", texts.js_unsafe));
     const label = el("label"), box = el("input");
     box.type = "checkbox";
@@ -65,10 +74,10 @@
     });
     label.append(box, ` ${texts.js_done}`);
     top.append(label);
-    li.append(top, el("p", "", message));
+    li.append(top, prose(el("p"), message));
     if (before) li.append(el("pre", "", before));
     if (after && after !== before) li.append(el("pre", "new", after));
-    if (hint) li.append(el("p", "hint", hint));
+    if (hint) li.append(prose(el("p", "hint"), hint));
     return li;
   };
   const drawItems = (upTo) => {
@@ -131,7 +140,8 @@
         for (const reason of why || []) {
           const [rule, message] = reasons[reason];
           const line = el("div");
-          line.append(el("code", "", rule.split(" ")[0]), ` ${message}`);
+          line.append(el("code", "", rule.split(" ")[0]), " ");
+          prose(line, message);
           cell.append(line);
         }
         tr.append(cell);
