@@ -42,7 +42,9 @@ at::Tensor adopt(const at::Tensor& host, int64_t card) {
   c10::Storage storage(
       c10::Storage::use_byte_size_t(), bytes, over(host, device.index()), made.storage().allocator(), /*resizable=*/false);
   made.unsafeGetTensorImpl()->set_storage_keep_dtype(std::move(storage));
-  made.unsafeGetTensorImpl()->set_sizes_and_strides({static_cast<int64_t>(bytes)}, {1}, 0);
+  const int64_t size = static_cast<int64_t>(bytes);
+  const int64_t stride = 1;
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(at::IntArrayRef(size), at::IntArrayRef(stride), 0);
   return made;
 }
 
