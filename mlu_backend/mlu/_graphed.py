@@ -47,7 +47,8 @@ def make_graphed_callables(
 
     ``sample_args`` has the arguments to record with: a tuple of tensors, or one such tuple for each of several callables,
     which are recorded in the order given (backward passes in the opposite order) and share one memory pool. Inputs get no
-    gradient unless their sample asks for one. RuntimeError while the autocast cache is on.
+    gradient unless their sample asks for one. RuntimeError while the autocast cache is on. Gradients lie in memory of the
+    recording: drop them (``zero_grad``) before the next backward pass, as with torch.cuda.
     """
     if torch.is_autocast_enabled("mlu") and torch.is_autocast_cache_enabled():
         raise RuntimeError("make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`.")

@@ -101,7 +101,7 @@ def test_a_missing_operator_raises_when_falling_back_is_switched_off() -> None:
     except NotImplementedError as error:
         print(error)
     """
-    (line,) = lines(code, ENABLE_FALLBACK_TO_CPU="0")[:1]
+    (line,) = lines(code, fresh=True, ENABLE_FALLBACK_TO_CPU="0")
     assert line.startswith("The operator 'aten::linalg_eig") and "is not currently implemented for the MLU device." in line
 
 
