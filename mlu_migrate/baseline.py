@@ -59,7 +59,7 @@ def snippet(finding: Finding) -> str:
 
 def relative(path: Path, folder: Path) -> str:
     """``path`` from ``folder``, with ``/``."""
-    return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
+    return os.path.relpath(path, folder).replace(os.sep, "/")
 
 
 def read(path: Path) -> Baseline:

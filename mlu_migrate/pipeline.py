@@ -201,7 +201,7 @@ def _gather(
     handles = handler(work.settings)
     jobs: list[Job] = []
     results: list[FileResult | None] = []
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for target in targets:
         root = project_root(Path(os.path.abspath(target.path)))
         if root not in work.roots:
@@ -217,15 +217,16 @@ def _gather(
                 found.files.append(single)
             elif single is not None:
                 found.refused.append(single)
+        prefix = _prefix(target.path if target.directory else target.path.parent, root)
         changed = {path.resolve() for path in gitinfo.changed_since(target.path, since)} if since else None
         entries: list[walk.Candidate | walk.Refused] = [*found.files, *found.refused]
         for entry in sorted(entries, key=lambda item: item.rel.split("/")):
-            place = Path(os.path.abspath(entry.path))
+            place = os.path.abspath(entry.path)
             if place in seen or (changed is not None and entry.path.resolve() not in changed):
                 continue
             seen.add(place)
             python = isinstance(entry, walk.Refused) or entry.python
-            job = Job(target, entry.path, entry.rel, root, baseline.relative(entry.path, root), python)
+            job = Job(target, entry.path, entry.rel, root, prefix + entry.rel, python)
             jobs.append(job)
             if isinstance(entry, walk.Refused):
                 status = FileStatus.FAILED if entry.failed else FileStatus.SKIPPED
@@ -233,6 +234,12 @@ def _gather(
             else:
                 results.append(None)
     return jobs, results
+
+
+def _prefix(folder: Path, root: Path) -> str:
+    """What to put before a path inside the folder to have it from the root."""
+    relative = baseline.relative(folder, root)
+    return "" if relative == "." else f"{relative}/"
 
 
 def _left_out(top: Path, root: Path, found: walk.Found, handles: Callable[[Path], bool]) -> list[walk.Refused]:
@@ -287,10 +294,10 @@ def _learn(work: _Work, jobs: Sequence[Job], whole: Sequence[Path]) -> None:
         rows = []
         for path in files:
             try:
-                status = path.stat()
+                status = os.stat(path)
             except OSError:
                 continue
-            rows.append((baseline.relative(path, root), status.st_size, status.st_mtime_ns))
+            rows.append((str(path), status.st_size, status.st_mtime_ns))
         name = cache.key("facts", cache.tool_fingerprint(), str(root), cache.encode(rows))
         body = work.store.get(name) if work.store else None
         if body is None:

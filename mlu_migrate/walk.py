@@ -280,7 +280,7 @@ def _ignore_lines(path: Path) -> list[str]:
 
 
 def _relative(path: Path, root: Path) -> str:
-    return Path(os.path.relpath(path.absolute(), root.absolute())).as_posix()
+    return os.path.relpath(path, root).replace(os.sep, "/")
 
 
 def _is_build_output(path: Path) -> bool:
