@@ -59,7 +59,9 @@ def _model(kind: str, device: str) -> tuple[Callable[[], None], int]:
         target = torch.arange(32).remainder(10).to(device)
     else:
         layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True)
-        model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(128, 32)).to(device)
+        model = nn.Sequential(nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(128, 32)).to(
+            device
+        )
         data = torch.randn(8, 96, 128).to(device)
         target = torch.arange(8 * 96).remainder(32).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
@@ -108,7 +110,7 @@ def small_operator() -> Result:
 
         def run() -> None:
             for _ in range(200):
-                a + b  # noqa: B018
+                a + b
 
         return run
 
@@ -143,7 +145,9 @@ def memory(kind: str) -> Result:
         cpu = int(_script(_MEMORY.format(here=here, kind=kind, where="cpu")))
         mlu = int(_script(_MEMORY.format(here=here, kind=kind, where="mlu")))
         ratios.append(mlu / cpu)
-    return Result(f"peak memory, {kind}", statistics.median(ratios), 1.05, "x", f"cpu {cpu >> 10} MiB, mlu {mlu >> 10} MiB")
+    return Result(
+        f"peak memory, {kind}", statistics.median(ratios), 1.05, "x", f"cpu {cpu >> 10} MiB, mlu {mlu >> 10} MiB"
+    )
 
 
 _START = "import time, torch; t = time.perf_counter(); from mlu_backend import core; core.load(); print(time.perf_counter() - t)"
@@ -160,7 +164,9 @@ def first_build() -> Result:
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "MLU_BACKEND_BUILD_DIR": folder}
         start = time.perf_counter()
-        subprocess.run([sys.executable, "-c", "from mlu_backend import build; build.core_library()"], check=True, env=env)
+        subprocess.run(
+            [sys.executable, "-c", "from mlu_backend import build; build.core_library()"], check=True, env=env
+        )
         taken = time.perf_counter() - start
     return Result("first build", taken, 30.0, "s", f"{len(os.sched_getaffinity(0))} cores")
 
@@ -173,11 +179,19 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
 
     import torch
+
     from mlu_backend import core
 
     torch.set_num_threads(options.threads)
     core.load()
-    results = [small_operator(), training("cnn"), training("transformer"), memory("cnn"), memory("transformer"), start_up()]
+    results = [
+        small_operator(),
+        training("cnn"),
+        training("transformer"),
+        memory("cnn"),
+        memory("transformer"),
+        start_up(),
+    ]
     if not options.no_build:
         results.append(first_build())
     for result in results:

@@ -82,7 +82,9 @@ def _ninja() -> str:
     beside = Path(sysconfig.get_path("scripts")) / "ninja"
     found = str(beside) if beside.is_file() else shutil.which("ninja")
     if not found:
-        raise BuildError("mlu_backend builds with ninja and found none; pip install ninja (Debian package: ninja-build)")
+        raise BuildError(
+            "mlu_backend builds with ninja and found none; pip install ninja (Debian package: ninja-build)"
+        )
     return found
 
 

@@ -55,7 +55,9 @@ REFUSALS = (
         "csrc/device.cpp",
         "torch_mlu/mlu/__init__.py:135",
     ),
-    Refusal("no card", "RuntimeError: No MLU devices are available", "csrc/device.cpp", "csrc/framework/core/device.cpp:63"),
+    Refusal(
+        "no card", "RuntimeError: No MLU devices are available", "csrc/device.cpp", "csrc/framework/core/device.cpp:63"
+    ),
     Refusal(
         "a negative ordinal",
         "RuntimeError: device id must be positive!",

@@ -21,6 +21,12 @@ c10::DataPtr borrowed(c10::StorageImpl* storage) {
   return {data, storage, &release_storage, c10::Device(c10::DeviceType::CPU)};
 }
 
+c10::DataPtr on_card(const c10::StorageImpl& host, int card) {
+  auto data = allocate_on(card, host.nbytes());
+  std::memcpy(data.mutable_get(), host.data(), host.nbytes());
+  return data;
+}
+
 void move_to_card(at::TensorImpl* impl, c10::Storage storage) {
   const auto device = storage.device();
   impl->set_storage_keep_dtype(std::move(storage));
@@ -114,11 +120,22 @@ c10::Storage Aliases::original_of(const c10::Storage& storage, int card) {
       return twin.mlu;
     }
   }
-  // Fresh memory: it came from the card already (FromCard), or is adopted as it is.
   auto* impl = storage.unsafeGetStorageImpl();
-  impl->_mutable_data_ptr_no_checks().unsafe_set_device(c10::Device(kMlu, static_cast<c10::DeviceIndex>(card)));
-  impl->set_allocator(card_allocator(card));
-  return storage;
+  if (impl->device_type() == kMlu) {
+    return storage;  // another result over the same memory was here before
+  }
+  auto& data = impl->_mutable_data_ptr_no_checks();
+  if (C10_LIKELY(is_block(data) || !data)) {
+    data.unsafe_set_device(c10::Device(kMlu, static_cast<c10::DeviceIndex>(card)));
+    impl->set_allocator(card_allocator(card));
+    return storage;
+  }
+  // Memory of the host: a result that did not fit, or something the kernel had from elsewhere.
+  const auto bytes = impl->nbytes();
+  c10::Storage moved(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes), on_card(*impl, card), card_allocator(card), true));
+  twins_.push_back({moved, storage, impl->data(), bytes});
+  return moved;
 }
 
 at::Tensor Aliases::to_mlu(at::Tensor&& result, int card) {
@@ -151,7 +168,8 @@ void Aliases::settle_storages(int card) {
     }
     auto* mlu = twin.mlu.unsafeGetStorageImpl();
     if (cpu->data() != twin.data) {
-      auto data = std::move(cpu->_mutable_data_ptr_no_checks());
+      auto& fresh = cpu->_mutable_data_ptr_no_checks();
+      auto data = is_block(fresh) || !fresh ? std::move(fresh) : on_card(*cpu, card);
       data.unsafe_set_device(c10::Device(kMlu, static_cast<c10::DeviceIndex>(card)));
       mlu->set_data_ptr_noswap(std::move(data));
     }

@@ -115,7 +115,8 @@ void for_types(bool small, F&& act) {
 
 class Card {
  public:
-  Block* take(int card, size_t wanted) {
+  // Nothing when `quiet` and the card is full.
+  Block* take(int card, size_t wanted, bool quiet) {
     if (wanted > (size_t(1) << 60)) {
       throw_oom("MLU out of memory. Tried to allocate more than 1EB memory.");
     }
@@ -125,7 +126,10 @@ class Card {
     const int64_t stream = current_stream(card);
     Block* block = find(pool, size, stream);
     if (!block) {
-      block = grow(card, pool, size, stream, wanted);
+      block = grow(card, pool, size, stream, wanted, quiet);
+      if (!block) {
+        return nullptr;
+      }
     }
     pool.free.erase(block);
     note_free_memory(block, -1);
@@ -423,7 +427,7 @@ class Card {
     return static_cast<size_t>(stats_.reserved_bytes[static_cast<size_t>(StatType::AGGREGATE)].current);
   }
 
-  Block* grow(int card, Pool& pool, size_t size, int64_t stream, size_t wanted) {
+  Block* grow(int card, Pool& pool, size_t size, int64_t stream, size_t wanted, bool quiet) {
     const size_t bytes = size <= kSmallSize ? kSmallSegment
         : size < kMinLargeAlloc            ? kLargeSegment
                                            : (size + kRoundLarge - 1) / kRoundLarge * kRoundLarge;
@@ -440,6 +444,9 @@ class Card {
       memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     }
     if (memory == MAP_FAILED) {
+      if (quiet) {
+        return nullptr;
+      }
       refuse(card, wanted, allowed);
     }
     auto* block = new Block;
@@ -641,6 +648,25 @@ int card_of_deleter(c10::DeleterFnPtr deleter) {
   return -1;
 }
 
+c10::DataPtr take_block(int card, size_t bytes, bool quiet) {
+  touch_runtime();
+  const c10::Device device(kMlu, static_cast<c10::DeviceIndex>(card));
+  if (bytes == 0) {
+    return c10::DataPtr(nullptr, device);
+  }
+  Block* block = all_cards()[card].take(card, bytes, quiet);
+  if (!block) {
+    return c10::DataPtr(nullptr, device);
+  }
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
+    const auto now = stats(card);
+    c10::reportMemoryUsageToProfiler(
+        block->address, static_cast<int64_t>(block->size), now.allocated_bytes[0].current,
+        now.reserved_bytes[0].current, device);
+  }
+  return c10::DataPtr(block->address, block->address, kDeleters[card], device);
+}
+
 thread_local int cpu_memory_from = -1;
 
 // Device memory for CPU tensors of a running fallback, the usual memory for everybody else.
@@ -652,7 +678,12 @@ class CpuAllocator final : public c10::Allocator {
     if (C10_LIKELY(cpu_memory_from < 0)) {
       return usual_->allocate(bytes);
     }
-    auto data = allocate_on(cpu_memory_from, bytes);
+    // A kernel's workspace may be one the card's own kernel would not need, so a full card is no reason to stop here.
+    // A result that does not fit is refused when it becomes the card's (Aliases::original_of).
+    auto data = take_block(cpu_memory_from, bytes, /*quiet=*/true);
+    if (bytes && !data) {
+      return usual_->allocate(bytes);
+    }
     data.unsafe_set_device(c10::Device(c10::DeviceType::CPU));
     return data;
   }
@@ -760,19 +791,7 @@ void set_allocator_settings(const AllocatorSettings& chosen) {
 }
 
 c10::DataPtr allocate_on(int card, size_t bytes) {
-  touch_runtime();
-  const c10::Device device(kMlu, static_cast<c10::DeviceIndex>(card));
-  if (bytes == 0) {
-    return c10::DataPtr(nullptr, device);
-  }
-  Block* block = all_cards()[card].take(card, bytes);
-  if (C10_UNLIKELY(c10::memoryProfilingEnabled())) {
-    const auto now = stats(card);
-    c10::reportMemoryUsageToProfiler(
-        block->address, static_cast<int64_t>(block->size), now.allocated_bytes[0].current,
-        now.reserved_bytes[0].current, device);
-  }
-  return c10::DataPtr(block->address, block->address, kDeleters[card], device);
+  return take_block(card, bytes, /*quiet=*/false);
 }
 
 bool is_block(const c10::DataPtr& data) {

@@ -32,8 +32,7 @@ void note_tensor(const at::Tensor& tensor, const OperatorFacts& facts, size_t ar
       scan.card = device.index();
     } else if (C10_UNLIKELY(scan.card != device.index() && !facts.takes_any_device(arg))) {
       TORCH_CHECK(
-          tensor.dim() == 0 && false,
-          "Expected all tensors to be on the same device, but found at least two devices, mlu:", scan.card, " and ",
+          false, "Expected all tensors to be on the same device, but found at least two devices, mlu:", scan.card, " and ",
           device, "! (when checking argument in method ", op.schema().name(), ")");
     }
   }
@@ -69,25 +68,24 @@ void each_tensor(const c10::IValue& value, F&& act) {
   }
 }
 
-c10::DispatchKeySet cpu_keys(const torch::jit::Stack& stack, size_t first) {
-  c10::DispatchKeySet keys(c10::DispatchKey::CPU);
-  for (size_t i = first; i < stack.size(); ++i) {
-    each_tensor(stack[i], [&](const at::Tensor& tensor) {
-      if (tensor.defined()) {
-        keys = keys | tensor.key_set();
-      }
-    });
-  }
+// The CPU's key for the kind of tensor the call was dispatched on.
+c10::DispatchKeySet cpu_key(c10::DispatchKeySet keys) {
   using c10::DispatchKey;
-  for (auto key : {DispatchKey::NestedTensorCPU, DispatchKey::SparseCPU, DispatchKey::SparseCsrCPU, DispatchKey::QuantizedCPU}) {
-    if (keys.has(key)) {
-      return c10::DispatchKeySet(key);
-    }
+  switch (keys.highestPriorityTypeId()) {
+    case DispatchKey::SparsePrivateUse1:
+      return c10::DispatchKeySet(DispatchKey::SparseCPU);
+    case DispatchKey::SparseCsrPrivateUse1:
+      return c10::DispatchKeySet(DispatchKey::SparseCsrCPU);
+    case DispatchKey::QuantizedPrivateUse1:
+      return c10::DispatchKeySet(DispatchKey::QuantizedCPU);
+    case DispatchKey::NestedTensorPrivateUse1:
+      return c10::DispatchKeySet(DispatchKey::NestedTensorCPU);
+    default:
+      return c10::DispatchKeySet(DispatchKey::CPU);
   }
-  return c10::DispatchKeySet(DispatchKey::CPU);
 }
 
-void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto& facts = facts_of(op);
   const size_t count = facts.arguments;
   const size_t first = stack->size() - count;
@@ -129,7 +127,6 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Aliases aliases;
   c10::SmallVector<at::Tensor, 4> written;  // originals, in argument order
   c10::SmallVector<at::Tensor, 4> written_as;
-  at::Tensor returned_original;
   c10::SmallVector<c10::IValue, 4> originals(facts.returned.size());
   for (size_t r = 0; r < facts.returned.size(); ++r) {
     if (facts.returned[r] >= 0) {
@@ -192,7 +189,7 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       at::AutoDispatchBelowADInplaceOrView below;
       conversion.before(facts, *stack, first);
     }
-    op.redispatchBoxed(cpu_keys(*stack, first), stack);
+    op.redispatchBoxed(cpu_key(keys), stack);
     if (C10_UNLIKELY(converts)) {
       at::AutoDispatchBelowADInplaceOrView below;
       conversion.after(*stack, facts.returned.size());
@@ -229,13 +226,13 @@ void run_on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 // Without the question whether the card has a kernel: a composite one exists, which a card without its own runs.
-void kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-  run_on_cpu(op, stack);
+void kernel(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  run_on_cpu(op, keys, stack);
 }
 
-void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void fallback(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   note_operator(facts_of(op));
-  run_on_cpu(op, stack);
+  run_on_cpu(op, keys, stack);
 }
 
 }  // namespace

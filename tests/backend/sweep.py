@@ -70,7 +70,7 @@ def _child(connection: Any) -> None:
         try:
             outcome = databases.check(task.what, task.name, task.dtype, task.backward)
             connection.send((outcome.status, outcome.detail))
-        except BaseException:  # noqa: BLE001
+        except BaseException:
             connection.send(("fail", traceback.format_exc(limit=4)))
 
 

@@ -1,0 +1,108 @@
+"""Starting the device, and statistics of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from mlu_backend import core
+
+DTYPES = [
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.bool,
+]
+
+
+def test_loading_again_gives_the_same_module(extension: Any) -> None:
+    assert core.load() is extension and core.loaded()
+
+
+def test_the_device_works_without_torch_mlu(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        "import torch, mlu_backend.core as core\ncore.load()\n"
+        "x = torch.ones(2, device='mlu')\n"
+        "assert x.is_mlu and x.device == torch.device('mlu:0') and x.mlu() is x\n"
+        "assert torch.nn.Linear(2, 2).mlu()(x).shape == (2,)\n"
+        "print((x + x).tolist(), hasattr(torch, 'mlu'))"
+    )
+    assert done.stdout.strip() == "[2.0, 2.0] False", done.stderr
+
+
+def test_a_process_whose_private_device_is_taken_is_told_by_whom(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        "import torch, mlu_backend.core as core\ntorch.utils.rename_privateuse1_backend('other')\ncore.load()"
+    )
+    assert done.returncode and "PrivateUse1 device as 'other'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MLU_EMULATOR_CARDS", "17"), ("MLU_EMULATOR_MEMORY", "much"), ("MLU_EMULATOR_PROFILE", "mlu100")],
+)
+def test_a_wrong_setting_is_named(run_python: Callable[..., Any], name: str, value: str) -> None:
+    done = run_python("import mlu_backend.core as core\ncore.load()", **{name: value})
+    assert done.returncode and name in done.stderr and value in done.stderr
+
+
+def test_importing_the_glue_does_not_import_torch(run_python: Callable[..., Any]) -> None:
+    done = run_python(
+        "import sys\nimport mlu_backend.core, mlu_backend.build, mlu_backend.profiles, mlu_backend.refused\n"
+        "print('torch' in sys.modules)"
+    )
+    assert done.stdout.strip() == "False", done.stderr
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_statistics_are_those_of_plain_torch_and_equal_on_both_devices(extension: Any, dtype: torch.dtype) -> None:
+    from mlu_backend.parity.statistics import measure_in_torch
+
+    torch.manual_seed(0)
+    tensor = (torch.randn(257, 301) * 50).to(dtype)
+    if dtype.is_floating_point:
+        tensor[3, 3], tensor[4, 4] = float("nan"), float("-inf")
+    found, there, plain = core.stats(tensor), core.stats(tensor.mlu()), measure_in_torch(tensor)
+    assert found == there and list(found) == ["norm", "min", "max", "mean", "nonfinite", "checksum"]
+    assert found["checksum"] == plain["checksum"] and found["nonfinite"] == plain["nonfinite"]
+    for key in ("norm", "min", "max", "mean"):
+        assert found[key] == pytest.approx(plain[key], rel=1e-9)
+
+
+def test_the_checksum_sees_order_and_a_single_bit(extension: Any) -> None:
+    tensor = torch.arange(1000.0)
+    other = tensor.clone()
+    other[500] = torch.nextafter(other[500], torch.tensor(1e9))
+    sums = {core.stats(t)["checksum"] for t in (tensor, tensor.flip(0), other)}
+    assert len(sums) == 3
+
+
+def test_statistics_of_a_view_are_those_of_its_values(extension: Any) -> None:
+    tensor = torch.randn(6, 8)
+    assert core.stats(tensor.t()[::2]) == core.stats(tensor.mlu().t()[::2]) == core.stats(tensor.t()[::2].contiguous())
+
+
+def test_statistics_of_nothing_are_zero(extension: Any) -> None:
+    assert core.stats(torch.empty(0)) == {
+        "norm": 0.0,
+        "min": 0.0,
+        "max": 0.0,
+        "mean": 0.0,
+        "nonfinite": 0,
+        "checksum": 0,
+    }
+
+
+def test_statistics_refuse_what_has_no_plain_numbers(extension: Any) -> None:
+    for wrong in (torch.ones(2, dtype=torch.complex64), torch.eye(2).to_sparse(), torch.ones(2, device="meta")):
+        with pytest.raises(RuntimeError, match="dense real tensors"):
+            core.stats(wrong)
