@@ -16,6 +16,7 @@ from mlu_migrate.configs.shellwords import Command, HereDocument, commands
 from mlu_migrate.messages import catalogue as message_catalogue
 from mlu_migrate.model import FileStatus, RunResult
 from mlu_migrate.report import render
+from mlu_migrate.rule import all_rules
 from mlu_migrate.settings import Settings
 
 
@@ -298,3 +299,11 @@ def test_what_a_page_shows_is_what_happens(page: type[catalogue.Page]) -> None:
     assert page.code in {f.code for f in result.findings}
     if "## After" in doc:
         assert result.result.decode() == _block(doc, "After")
+
+
+def test_no_two_rules_have_the_same_name_and_a_shared_code_has_one() -> None:
+    names: dict[str, set[str]] = {}
+    for entry in [*all_rules(), *catalogue.pages()]:
+        names.setdefault(entry.code, set()).add(entry.name)
+    assert all(len(found) == 1 for found in names.values()), names
+    assert len({name for found in names.values() for name in found}) == len(names)

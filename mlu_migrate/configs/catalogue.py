@@ -155,7 +155,7 @@ class CudaPackage(Page):
     """
 
     code = "MLU605"
-    name = "cuda-package"
+    name = "package-requirement"
     severity = Severity.WARNING
     safety = Safety.UNSAFE
 
@@ -183,7 +183,7 @@ class NvidiaTool(Page):
     """
 
     code = "MLU606"
-    name = "nvidia-tool"
+    name = "nvidia-command"
     safety = Safety.MANUAL
 
 

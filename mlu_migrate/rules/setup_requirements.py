@@ -39,7 +39,7 @@ class SetupRequirements(Rule):
     """
 
     code = "MLU605"
-    name = "cuda-package"
+    name = "package-requirement"
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("environment",)
