@@ -2,8 +2,8 @@
 Does parity catch what migrations lose, and say where?
 
 Migrates the three programs of fixtures/parity, plants nine faults one at a time in the migrated copy, runs parity, and
-prints a table of fault by program: caught (exit status 1), and located (the first divergence names the module, line or setting
-that was changed). Each program also has to pass unplanted. Exit status 1 if any cell fails.
+prints a table of fault by program: caught (exit status 1), and located (the first divergence names the module, line or
+setting that was changed). Each program also has to pass unplanted. Exit status 1 if any cell fails.
 
     python benchmarks/parity_faults.py [--only PROGRAM] [--fault FAULT] [--json FILE]
 """
@@ -26,17 +26,32 @@ from mlu_backend.parity.findings import Difference, Status, Verdict
 ROOT = Path(__file__).resolve().parent.parent
 PROGRAMS = ROOT / "fixtures" / "parity"
 COMMANDS = {
-    "vision": {"one": "python train.py", "bf16": "python train.py --dtype bf16", "two": "torchrun --standalone --nproc-per-node 2 train.py"},
-    "language": {"one": "python train.py", "bf16": "python train.py --dtype bf16", "two": "torchrun --standalone --nproc-per-node 2 train.py"},
-    "recommender": {"one": "python train.py", "bf16": "python train.py bf16", "two": "torchrun --standalone --nproc-per-node 2 train.py"},
-}  # fmt: skip
+    "vision": {
+        "one": "python train.py",
+        "bf16": "python train.py --dtype bf16",
+        "two": "torchrun --standalone --nproc-per-node 2 train.py",
+    },
+    "language": {
+        "one": "python train.py",
+        "bf16": "python train.py --dtype bf16",
+        "two": "torchrun --standalone --nproc-per-node 2 train.py",
+    },
+    "recommender": {
+        "one": "python train.py",
+        "bf16": "python train.py bf16",
+        "two": "torchrun --standalone --nproc-per-node 2 train.py",
+    },
+}
 
 Located = Callable[[Difference], bool]
 
 
 @dataclass(frozen=True)
 class Plant:
-    """A fault in one program: replace ``old`` by ``new`` in ``file``, run ``variant``; ``located`` judges the first divergence."""
+    """
+    A fault in one program: replace ``old`` by ``new`` in ``file``, run ``variant``; ``located`` judges the first
+    divergence.
+    """
 
     old: str
     new: str
@@ -64,19 +79,36 @@ def told(words: str) -> Located:
 
 FAULTS: dict[str, dict[str, Plant]] = {
     "lost autocast": {
-        "vision": Plant('torch.autocast("mlu", dtype=dtype)', 'torch.autocast("mlu", dtype=dtype, enabled=False)', called_at("model(x), y")),
-        "language": Plant('device_type="mlu", dtype=dtype)', 'device_type="cpu", dtype=dtype, enabled=False)', called_at("flatten(0, 1).float()")),
+        "vision": Plant(
+            'torch.autocast("mlu", dtype=dtype)',
+            'torch.autocast("mlu", dtype=dtype, enabled=False)',
+            called_at("model(x), y"),
+        ),
+        "language": Plant(
+            'device_type="mlu", dtype=dtype)',
+            'device_type="cpu", dtype=dtype, enabled=False)',
+            called_at("flatten(0, 1).float()"),
+        ),
         "recommender": Plant("with torch.mlu.amp.autocast(dtype=half):", "if True:", called_at("logits = net(")),
     },
     "fp16 for bf16": {
         "vision": Plant("torch.bfloat16 if", "torch.float16 if", called_at("model(x), y"), variant="bf16"),
         "language": Plant('"bf16": torch.bfloat16', '"bf16": torch.float16', told("loss scaling"), variant="bf16"),
-        "recommender": Plant("half = torch.bfloat16 if", "half = torch.float16 if", told("loss scaling"), variant="bf16"),
+        "recommender": Plant(
+            "half = torch.bfloat16 if", "half = torch.float16 if", told("loss scaling"), variant="bf16"
+        ),
     },
     "layer left on the CPU": {
-        "vision": Plant("return self.head(x)", "return self.head.cpu()(x.cpu()).to(x.device)", at("Net.head")),
-        "language": Plant("return self.head(x)", "return self.head.cpu()(x.cpu()).to(x.device)", at("LanguageModel.head"), file="model.py"),
-        "recommender": Plant("self.dense(numbers)]", "self.dense.cpu()(numbers.cpu()).to(ids.device)]", at("Clicks.dense")),
+        "vision": Plant("return self.head(x)", "return self.head.cpu()(x.cpu().float()).to(x.device)", at("Net.head")),
+        "language": Plant(
+            "return self.head(x)",
+            "return self.head.cpu()(x.cpu().float()).to(x.device)",
+            at("LanguageModel.head"),
+            file="model.py",
+        ),
+        "recommender": Plant(
+            "self.dense(numbers)]", "self.dense.cpu()(numbers.cpu()).to(ids.device)]", at("Clicks.dense")
+        ),
     },
     "weight decay lost": {
         "vision": Plant(", weight_decay=0.05", ", weight_decay=0.0", told("optimizer settings")),
@@ -84,31 +116,53 @@ FAULTS: dict[str, dict[str, Plant]] = {
         "recommender": Plant(", weight_decay=1e-3", "", told("optimizer settings")),
     },
     "wrong seed order": {
-        "vision": Plant("torch.manual_seed(args.seed)\n    model = Net()", "model = Net()\n    torch.manual_seed(args.seed)", told("order of seeding")),
-        "language": Plant("torch.manual_seed(cfg.seed)\n    model = LanguageModel()", "model = LanguageModel()\n    torch.manual_seed(cfg.seed)", told("order of seeding")),
-        "recommender": Plant("torch.manual_seed(3)\nnet = Clicks()", "net = Clicks()\ntorch.manual_seed(3)", told("order of seeding")),
+        "vision": Plant(
+            "torch.manual_seed(args.seed)\n    model = Net()",
+            "model = Net()\n    torch.manual_seed(args.seed)",
+            told("order of seeding"),
+        ),
+        "language": Plant(
+            "torch.manual_seed(cfg.seed)\n    model = LanguageModel()",
+            "model = LanguageModel()\n    torch.manual_seed(cfg.seed)",
+            told("order of seeding"),
+        ),
+        "recommender": Plant(
+            "torch.manual_seed(3)\nnet = Clicks()", "net = Clicks()\ntorch.manual_seed(3)", told("order of seeding")
+        ),
     },
     "wrong reduction": {
         "vision": Plant("op=dist.ReduceOp.SUM", "op=dist.ReduceOp.MAX", called_at("all_reduce("), variant="two"),
         "language": Plant("op=dist.ReduceOp.SUM", "op=dist.ReduceOp.PRODUCT", called_at("all_reduce("), variant="two"),
-        "recommender": Plant("distributed.ReduceOp.SUM", "distributed.ReduceOp.MIN", called_at("all_reduce("), variant="two"),
+        "recommender": Plant(
+            "distributed.ReduceOp.SUM", "distributed.ReduceOp.MIN", called_at("all_reduce("), variant="two"
+        ),
     },
     "one changed weight": {
-        "vision": Plant("model = Net()\n", "model = Net()\n    model.body.weight.data[3, 1, 0, 0] += 1e-3\n", at("Net.body")),
-        "language": Plant("model = LanguageModel()\n", "model = LanguageModel()\n    model.blocks[1].attn.proj.weight.data[5, 7] += 1e-4\n", at("LanguageModel.blocks.1.attn.proj")),
-        "recommender": Plant("net = Clicks()\n", "net = Clicks()\nnet.table.weight.data[123, 4] += 1e-3\n", at("Clicks.table")),
+        "vision": Plant(
+            "model = Net()\n", "model = Net()\n    model.body.weight.data[3, 1, 0, 0] += 1e-3\n", at("Net.body")
+        ),
+        "language": Plant(
+            "model = LanguageModel()\n",
+            "model = LanguageModel()\n    model.blocks[1].attn.proj.weight.data[5, 7] += 1e-4\n",
+            at("LanguageModel.blocks.1.attn.proj"),
+        ),
+        "recommender": Plant(
+            "net = Clicks()\n", "net = Clicks()\nnet.table.weight.data[123, 4] += 1e-3\n", at("Clicks.table")
+        ),
     },
     "loss scaling lost": {
         "vision": Plant('GradScaler(enabled=args.dtype == "fp16")', "GradScaler(enabled=False)", told("loss scaling")),
         "language": Plant("enabled=dtype == torch.float16)", "enabled=False)", told("loss scaling")),
-        "recommender": Plant("GradScaler(enabled=half == torch.float16)", "GradScaler(enabled=False)", told("loss scaling")),
+        "recommender": Plant(
+            "GradScaler(enabled=half == torch.float16)", "GradScaler(enabled=False)", told("loss scaling")
+        ),
     },
     "dropout left on": {
         "vision": Plant("        model.eval()\n", "", called_at("(model(x).argmax(-1)")),
         "language": Plant("    model.eval()\n", "", called_at("cross_entropy(model(ids).flatten(0, 1), targets")),
         "recommender": Plant("    net.eval()\n", "", called_at("net(ids, numbers).sigmoid()")),
     },
-}  # fmt: skip
+}
 
 
 class Program:
@@ -128,9 +182,15 @@ class Program:
 
     def plan(self, variant: str, migrated: Path, work: Path) -> session.Plan:
         return session.Plan(
-            original=PROGRAMS / self.name, migrated=migrated, command=tuple(COMMANDS[self.name][variant].split()), work=work,
-            edits=self.edits, timeout=300, cards=2, look_closer=False,
-        )  # fmt: skip
+            original=PROGRAMS / self.name,
+            migrated=migrated,
+            command=tuple(COMMANDS[self.name][variant].split()),
+            work=work,
+            edits=self.edits,
+            timeout=300,
+            cards=2,
+            look_closer=False,
+        )
 
     def reference(self, variant: str) -> Path:
         if variant not in self._references:
@@ -166,7 +226,9 @@ def plant(program: Program, fault: str, wanted: Plant) -> tuple[Path, Located]:
     path = folder / wanted.file
     source = path.read_text(encoding="utf-8")
     if source.count(wanted.old) != 1:
-        raise SystemExit(f"{program.name}: {fault}: {wanted.old!r} is in {wanted.file} {source.count(wanted.old)} times")
+        raise SystemExit(
+            f"{program.name}: {fault}: {wanted.old!r} is in {wanted.file} {source.count(wanted.old)} times"
+        )
     planted = source.replace(wanted.old, wanted.new)
     path.write_text(planted, encoding="utf-8")
     text = getattr(wanted.located, "__dict__", {}).get("text")
@@ -198,14 +260,24 @@ def _cell(program: Program, fault: str, variant: str, migrated: Path, located: L
     found = program.judge(variant, migrated, f"{fault}-{variant}")
     first = found.first
     row: dict[str, object] = {
-        "program": program.name, "fault": fault, "variant": variant, "status": found.status.value,
-        "caught": found.status is Status.MISMATCH, "located": bool(first is not None and located(first)),
-        "first": f"{first.what} [{first.path or (first.site and f'{first.site[0]}:{first.site[1]}')}]" if first else "; ".join(found.reasons),
+        "program": program.name,
+        "fault": fault,
+        "variant": variant,
+        "status": found.status.value,
+        "caught": found.status is Status.MISMATCH,
+        "located": bool(first is not None and located(first)),
+        "first": f"{first.what} [{first.path or (first.site and f'{first.site[0]}:{first.site[1]}')}]"
+        if first
+        else "; ".join(found.reasons),
         "seconds": round(time.monotonic() - started, 1),
-    }  # fmt: skip
+    }
     row["passed"] = found.status is Status.MATCH if fault == "none" else row["caught"] and row["located"]
     shutil.rmtree(program.work / f"{fault}-{variant}".replace(" ", "-"), ignore_errors=True)
-    print(f"{program.name:12} {fault:22} {variant:5} {row['status']:10} {'ok' if row['passed'] else 'FAILED'}  {row['first']}", file=sys.stderr)
+    print(
+        f"{program.name:12} {fault:22} {variant:5} {row['status']:10} "
+        f"{'ok' if row['passed'] else 'FAILED'}  {row['first']}",
+        file=sys.stderr,
+    )
     return row
 
 
@@ -220,7 +292,12 @@ def table(rows: list[dict[str, object]]) -> str:
             if fault == "none":
                 cells.append(f"{sum(bool(r['passed']) for r in found)} of {len(found)} variants pass")
             else:
-                cells.append(", ".join(f"{'caught' if r['caught'] else 'MISSED'}, {'located' if r['located'] else 'NOT LOCATED'}" for r in found))
+                cells.append(
+                    ", ".join(
+                        f"{'caught' if r['caught'] else 'MISSED'}, {'located' if r['located'] else 'NOT LOCATED'}"
+                        for r in found
+                    )
+                )
         out.append(f"| {fault} | " + " | ".join(cells) + " |")
     return "\n".join(out)
 

@@ -9,8 +9,8 @@ pytest plugin: run a function on the CPU and on ``mlu`` and compare, in one line
         model = Net().to(parity_device)
         return model(torch.ones(4, 8, device=parity_device))       # what it returns is compared
 
-A test fails where the results differ by more than the limits of ``mlu_backend.parity.tolerance``; it fails too, rather than
-being skipped, where there is no ``mlu`` device, since a comparison that did not happen proves nothing.
+A test fails where the results differ by more than the limits of ``mlu_backend.parity.tolerance``; it fails too, rather
+than being skipped, where there is no ``mlu`` device, since a comparison that did not happen proves nothing.
 """
 
 from __future__ import annotations
@@ -30,15 +30,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known, so that ``--strict-markers`` accepts it."""
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(seed=0, profile='exact', kind='composite'): call the test for cpu and for mlu and compare what it returns",
+        f"{MARKER}(seed=0, profile='exact', kind='composite'): call the test for cpu and mlu, compare results",
     )
 
 
 @pytest.fixture
 def mlu_parity() -> Callable[..., Result]:
     """
-    ``mlu_parity(function, *args, seed=0, profile="exact", kind="composite", gradients=True, **kwargs)`` calls ``function`` (a
-    module too) with its tensors on the CPU and on mlu. Returns what was compared; a difference beyond the limits fails the test.
+    ``mlu_parity(function, *args, seed=0, profile="exact", kind="composite", gradients=True, **kwargs)`` calls
+    ``function`` (a module too) with its tensors on the CPU and on mlu. Returns what was compared; a difference beyond
+    the limits fails the test.
     """
 
     def compare(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Result:
@@ -68,7 +69,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if marker is None:
         return None
     if "parity_device" not in pyfuncitem.funcargs:
-        pytest.fail(f"a test marked {MARKER} takes the fixture parity_device and returns what is to be compared", pytrace=False)
+        pytest.fail(
+            f"a test marked {MARKER} takes the fixture parity_device and returns what is to be compared", pytrace=False
+        )
     from mlu_backend.parity import functions
 
     names = pyfuncitem._fixtureinfo.argnames

@@ -261,10 +261,20 @@ def _compare(
     try:
         limits = backend.tolerance.load(entry.tolerance) if entry.tolerance else ()
         plan = backend.session.Plan(
-            original=project.absolute(), migrated=place.absolute(), command=entry.command, work=work.absolute(),
-            reference=reference, profile=entry.profile, level=entry.level, steps=entry.steps, seed=entry.seed,
-            timeout=entry.timeout, limits=limits, edits=map_path.absolute(), cards=entry.cards,
-        )  # fmt: skip
+            original=project.absolute(),
+            migrated=place.absolute(),
+            command=entry.command,
+            work=work.absolute(),
+            reference=reference,
+            profile=entry.profile,
+            level=entry.level,
+            steps=entry.steps,
+            seed=entry.seed,
+            timeout=entry.timeout,
+            limits=limits,
+            edits=map_path.absolute(),
+            cards=entry.cards,
+        )
         verdict = backend.session.run(plan, talk=talk)
     except (backend.trace.TraceError, backend.tolerance.ToleranceError, backend.editmap.EditMapError) as error:
         raise ParityError(str(error)) from None
@@ -303,10 +313,17 @@ def _rows(file: FileResult, migrated: Path) -> Iterator[dict[str, Any]]:
     for finding in findings:
         first, last = _target(finding, blocks, after)
         yield {
-            "code": finding.code, "name": finding.name, "lines": [first, last], "source": [finding.line, finding.end_line],
-            "before": finding.before, "after": finding.after, "applied": finding.applied, "safety": finding.safety.value,
-            "fingerprint": finding.fingerprint, "cell": finding.cell,
-        }  # fmt: skip
+            "code": finding.code,
+            "name": finding.name,
+            "lines": [first, last],
+            "source": [finding.line, finding.end_line],
+            "before": finding.before,
+            "after": finding.after,
+            "applied": finding.applied,
+            "safety": finding.safety.value,
+            "fingerprint": finding.fingerprint,
+            "cell": finding.cell,
+        }
 
 
 def _lines(data: bytes) -> list[bytes]:

@@ -50,7 +50,8 @@ def _parser() -> _Parser:
     p = _Parser(
         prog="mlu-migrate parity",
         usage="mlu-migrate parity [PROJECT] [options] [-- COMMAND...]",
-        description="Run original and migrated program and compare them. Exit status 0 match, 1 mismatch, 2 not judged. "
+        description="Run original and migrated program and compare them. "
+        "Exit status 0 match, 1 mismatch, 2 not judged. "
         "Without a command the [[tool.mlu-migrate.parity]] entries of PROJECT/pyproject.toml are run.",
         allow_abbrev=False,
     )
@@ -96,9 +97,16 @@ def _parity(arguments: Sequence[str], out: Output) -> int:
     wanted = tuple(parity.overridden(entry, given) for entry in wanted)
     loaded = load(args.project.absolute(), {"unsafe": args.unsafe, "torch_mlu": args.torch_mlu})
     outcome = parity.run(
-        args.project, wanted, loaded.settings, loaded.options,
-        keep=args.keep, reports=args.report, output_format=args.format, width=out.width, talk=out.talk,
-    )  # fmt: skip
+        args.project,
+        wanted,
+        loaded.settings,
+        loaded.options,
+        keep=args.keep,
+        reports=args.report,
+        output_format=args.format,
+        width=out.width,
+        talk=out.talk,
+    )
     out.result(outcome.text)
     return outcome.status
 
@@ -115,8 +123,14 @@ def _compare(arguments: Sequence[str], out: Output) -> int:
     _options(p)
     args = p.parse_args(list(arguments))
     outcome = parity.compare(
-        args.reference, args.candidate, profile=args.profile or "exact", tolerance=args.tolerance, edits=args.edits,
-        reports=args.report, output_format=args.format, width=out.width,
-    )  # fmt: skip
+        args.reference,
+        args.candidate,
+        profile=args.profile or "exact",
+        tolerance=args.tolerance,
+        edits=args.edits,
+        reports=args.report,
+        output_format=args.format,
+        width=out.width,
+    )
     out.result(outcome.text)
     return outcome.status

@@ -1,8 +1,9 @@
 """
 Recording and comparison: does the migrated program compute what the original computes, and if not, where does it part?
 
-``record`` runs a program and writes a trace, ``compare`` judges two traces. Both import on any torch >= 2.1 without the C++
-part of the emulated device, so that a trace can be made on a GPU or MLU machine and carried elsewhere. Modules:
+``record`` runs a program and writes a trace, ``compare`` judges two traces. Both import on any torch >= 2.1 without
+the C++ part of the emulated device, so that a trace can be made on a GPU or MLU machine and carried elsewhere.
+Modules:
 
 capture, hooks, operators, statistics, naming   what is recorded while the program runs
 trace                                           the records on disk

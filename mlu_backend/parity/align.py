@@ -1,8 +1,8 @@
 """
 Puts the records of two runs side by side: which process answers which, and which event which.
 
-Events are matched by what they are (the third call of ``Net.conv1``, the gradients of step 2), never by position alone, so
-one missing call does not make everything after it look wrong. Execution order is kept from the reference.
+Events are matched by what they are (the third call of ``Net.conv1``, the gradients of step 2), never by position
+alone, so one missing call does not make everything after it look wrong. Execution order is kept from the reference.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ NUMERIC = ("state", "call", "op", "loss", "grad", "grads", "parameters", "collec
 @dataclass
 class Point:
     """
-    One matched thing: an event with its measured tensors. ``inputs`` are what it was given, ``outputs`` what it made, each
-    with a name. ``facts`` are compared for equality.
+    One matched thing: an event with its measured tensors. ``inputs`` are what it was given, ``outputs`` what it made,
+    each with a name. ``facts`` are compared for equality.
     """
 
     key: Key
@@ -221,7 +221,8 @@ class Pair:
 
 def pairs(reference: Run, candidate: Run) -> Iterator[Pair]:
     """
-    Matched points in execution order of the reference; points only the candidate has come right before the next matched one.
+    Matched points in execution order of the reference; points only the candidate has come right before the next
+    matched one.
     """
     extra = [p for p in candidate.points if p.key not in reference.by_key]
     position = 0

@@ -2,9 +2,9 @@
 The recorder: what one process does, event by event, without changing what it computes.
 
 It is told of module calls, backward passes, optimizer steps, loss scaling, collectives, seeds and data loaders by the
-patches in ``hooks``, takes the statistics of every tensor version once, and streams them to a ``trace.Writer``. The file is
-opened with the first event, so launchers and data-loading workers leave nothing behind. A fault of the recorder itself
-never reaches the program: it is counted and written down as a ``trouble`` event.
+patches in ``hooks``, takes the statistics of every tensor version once, and streams them to a ``trace.Writer``. The
+file is opened with the first event, so launchers and data-loading workers leave nothing behind. A fault of the
+recorder itself never reaches the program: it is counted and written down as a ``trouble`` event.
 
 A call made while a backward pass runs is a recomputation (checkpointing) and gets phase ``r``, others ``f``.
 """
@@ -57,6 +57,7 @@ class Recorder:
         self.modules = Modules()
         self.step = 0
         self.stopped = False
+        self.found_modules: Callable[[], None] | None = None
         self._writer: Writer | None = None
         self._pid = os.getpid()
         self._local = threading.local()
@@ -254,6 +255,9 @@ class Recorder:
         self, original: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a module and record the call."""
+        if self.found_modules is not None and next(module.parameters(), None) is not None:
+            self.found_modules()
+            self.found_modules = None
         call = None
         with self._quiet():
             call = self._enter(module, args, kwargs)
@@ -543,7 +547,10 @@ class Recorder:
 
 
 def _in_worker() -> bool:
-    """Whether this process only loads data. Asked of the process object, since workers seed before they say what they are."""
+    """
+    Whether this process only loads data. Asked of the process object, since workers seed before they say what they
+    are.
+    """
     process = sys.modules.get("multiprocessing.process")
     target = getattr(process.current_process(), "_target", None) if process is not None else None
     return getattr(target, "__module__", None) == "torch.utils.data._utils.worker"

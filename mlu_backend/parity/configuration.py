@@ -57,8 +57,15 @@ def _sequence(
         x, y = (show(a[i]) if i < len(a) else "none"), (show(b[i]) if i < len(b) else "none")
         if x != y:
             event = b[i] if i < len(b) else (b[-1] if b else {})
-            yield Difference(Category.CONFIGURATION, f"{what} {i + 1}", x, y, step=event.get("step", 0),
-                             site=sites.get(event.get("site", -1)), kind=what)  # fmt: skip
+            yield Difference(
+                Category.CONFIGURATION,
+                f"{what} {i + 1}",
+                x,
+                y,
+                step=event.get("step", 0),
+                site=sites.get(event.get("site", -1)),
+                kind=what,
+            )
             return
 
 

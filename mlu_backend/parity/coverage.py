@@ -1,13 +1,13 @@
 """
 Edit coverage: which edited lines the candidate run really executed.
 
-Only files of the edit map are traced, and only until each of their edited lines was seen once, so a program whose edits run
-early goes on at full speed. A line counts when the interpreter reports it; an edit inside an expression that spans lines
-counts when its own line is reported or, where that line has no code of its own, the statement it is part of. A short-circuit
-that is never reached on a line that is reached cannot be told apart.
+Only files of the edit map are traced, and only until each of their edited lines was seen once, so a program whose
+edits run early goes on at full speed. A line counts when the interpreter reports it; an edit inside an expression that
+spans lines counts when its own line is reported or, where that line has no code of its own, the statement it is part
+of. A short-circuit that is never reached on a line that is reached cannot be told apart.
 
-Tracing starts at the end of ``import torch``. What the main program did before that is taken from the frames on the stack:
-statements at the top level of a module that come before the one that is running have run.
+Tracing starts at the end of ``import torch``. What the main program did before that is taken from the frames on the
+stack: statements at the top level of a module that come before the one that is running have run.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def places(source: str, first: int, last: int) -> tuple[set[int], str]:
 
 def judge(edits: EditMap, root: Path, seen: Iterable[tuple[str, int]]) -> dict[str, Any]:
     """
-    ``{"edits": n, "exercised": n, "list": [{"path", "line", "code", "exercised", "function", "reason"}]}``. Edits in files
-    other than Python, and on lines without code such as comments, are counted apart as ``not_traceable``.
+    ``{"edits": n, "exercised": n, "list": [{"path", "line", "code", "exercised", "function", "reason"}]}``. Edits in
+    files other than Python, and on lines without code such as comments, are counted apart as ``not_traceable``.
     """
     hit: dict[str, set[int]] = {}
     for path, line in seen:

@@ -5,8 +5,8 @@ The edit map: which rule last edited which line of the migrated program. The one
         {"code": "MLU201", "name": "cuda-method", "lines": [12, 12], "source": [12, 12], "before": "x.cuda()",
          "after": "x.mlu()", "applied": true, "safety": "safe", "fingerprint": "..."}]}}
 
-``lines`` are first and last line in the migrated file, ``source`` in the original. Findings that were not applied are listed
-too, with ``applied`` false: they are what run-time evidence can turn into edits.
+``lines`` are first and last line in the migrated file, ``source`` in the original. Findings that were not applied are
+listed too, with ``applied`` false: they are what run-time evidence can turn into edits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """
 The default reference: the original GPU program, unchanged, on the emulated device.
 
-Only devices are mapped, at run time and by meaning: a function mode sees every call into torch, turns ``cuda`` devices among
-its arguments into the emulated one, and turns devices among its results back, so the program goes on believing in
-``cuda:0``. ``torch.cuda`` answers from ``torch.mlu``. Nothing here shares a table or a rule with the rewriter: it is a second
-reading of the code, and where the two readings disagree, one of them is wrong.
+Only devices are mapped, at run time and by meaning: a function mode sees every call into torch, turns ``cuda`` devices
+among its arguments into the emulated one, and turns devices among its results back, so the program goes on believing
+in ``cuda:0``. ``torch.cuda`` answers from ``torch.mlu``. Nothing here shares a table or a rule with the rewriter: it
+is a second reading of the code, and where the two readings disagree, one of them is wrong.
 
-The emulated GPU calls itself compute capability 8.0, CUDA 12.4 and NCCL 2.21.5, so that gates in the program open as they do on the
-machines such programs are written for.
+The emulated GPU calls itself compute capability 8.0, CUDA 12.4 and NCCL 2.21.5, so that gates in the program open as
+they do on the machines such programs are written for.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ def to_cuda(value: Any) -> Any:
 
 
 class Sinks:
-    """Device strings that reached torch, with the line that handed them over; one JSON line each, written when first seen."""
+    """
+    Device strings that reached torch, with the line that handed them over; one JSON line each, written when first
+    seen.
+    """
 
     def __init__(self, folder: str, sites: Sites) -> None:
         self._path = os.path.join(folder, "sinks.jsonl")
@@ -152,7 +155,10 @@ _mode: CudaMode | None = None
 
 
 def install(options: Options, sites: Sites) -> None:
-    """Put the emulated device behind ``cuda`` in this process and its threads. Call once, right after torch was imported."""
+    """
+    Put the emulated device behind ``cuda`` in this process and its threads. Call once, right after torch was
+    imported.
+    """
     global _mode
     import torch_mlu  # noqa: F401  (starts the device)
 
@@ -169,8 +175,8 @@ def install(options: Options, sites: Sites) -> None:
 
 def _backward(mode: CudaMode) -> None:
     """
-    ``Tensor.backward`` is a call into torch itself, inside which the mode is off; what the program's own code does during
-    a backward pass (hooks, custom functions, recomputation) has to see ``cuda`` again.
+    ``Tensor.backward`` is a call into torch itself, inside which the mode is off; what the program's own code does
+    during a backward pass (hooks, custom functions, recomputation) has to see ``cuda`` again.
     """
     from torch.autograd import graph
 
@@ -245,7 +251,10 @@ def _mapping(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_the_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of ``torch.mlu`` under its name in ``torch.cuda``: called with mapped devices, outside the function mode."""
+    """
+    A function of ``torch.mlu`` under its name in ``torch.cuda``: called with mapped devices, outside the function
+    mode.
+    """
 
     @functools.wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
@@ -258,9 +267,15 @@ def _of_the_device(function: Callable[..., Any]) -> Callable[..., Any]:
 def _functions() -> None:
     """Functions of torch that take a device and are not seen by function modes."""
     for name in (
-        "set_default_device", "get_default_device", "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype",
-        "set_autocast_dtype", "is_autocast_available", "get_device_module",
-    ):  # fmt: skip
+        "set_default_device",
+        "get_default_device",
+        "is_autocast_enabled",
+        "set_autocast_enabled",
+        "get_autocast_dtype",
+        "set_autocast_dtype",
+        "is_autocast_available",
+        "get_device_module",
+    ):
         if hasattr(torch, name):
             setattr(torch, name, _mapping(getattr(torch, name)))
     _gpu_autocast()
@@ -306,8 +321,12 @@ def _default_tensor_type() -> None:
         if match is None and getattr(kind, "__module__", "") not in ("torch.cuda", "torch.mlu"):
             return original(kind)
         name = match.group(1) if match else kind.__name__
-        dtype = {"FloatTensor": torch.float32, "DoubleTensor": torch.float64, "HalfTensor": torch.float16,
-                 "BFloat16Tensor": torch.bfloat16}[name]  # fmt: skip
+        dtype = {
+            "FloatTensor": torch.float32,
+            "DoubleTensor": torch.float64,
+            "HalfTensor": torch.float16,
+            "BFloat16Tensor": torch.bfloat16,
+        }[name]
         torch.set_default_dtype(dtype)
         torch.set_default_device("mlu")
 
@@ -390,10 +409,18 @@ def _graph(mlu_graph: Any) -> Any:
 def _properties(device: Any = None) -> Any:
     found = torch.mlu.get_device_properties(to_device(device) if device is not None else torch.mlu.current_device())  # type: ignore[attr-defined]
     return types.SimpleNamespace(
-        name=NAME, major=CAPABILITY[0], minor=CAPABILITY[1], total_memory=found.total_memory,
-        multi_processor_count=found.multi_processor_count, warp_size=32, max_threads_per_multi_processor=2048,
-        regs_per_multiprocessor=65536, is_integrated=0, is_multi_gpu_board=0, gcnArchName="sm_80",
-    )  # fmt: skip
+        name=NAME,
+        major=CAPABILITY[0],
+        minor=CAPABILITY[1],
+        total_memory=found.total_memory,
+        multi_processor_count=found.multi_processor_count,
+        warp_size=32,
+        max_threads_per_multi_processor=2048,
+        regs_per_multiprocessor=65536,
+        is_integrated=0,
+        is_multi_gpu_board=0,
+        gcnArchName="sm_80",
+    )
 
 
 def _nvtx() -> types.ModuleType:

@@ -1,8 +1,8 @@
 """
 Run-time evidence for edits the rewriter only guessed at: strings that were seen reaching a device.
 
-The reference run writes down every device string that reaches torch, with the line that handed it over. A string keeps no
-memory of the literal it came from, so the link is made by name: the argument at that line is an expression such as
+The reference run writes down every device string that reaches torch, with the line that handed it over. A string keeps
+no memory of the literal it came from, so the link is made by name: the argument at that line is an expression such as
 ``cfg["device"]`` or ``args.device``, and the unsafe finding is a literal bound to the same name (``"device": "cuda"``,
 ``default="cuda"`` of an option ``--device``, ``device = "cuda"``), or it stands on that very line.
 """
@@ -29,8 +29,8 @@ def seen(folder: Path) -> list[dict[str, Any]]:
 
 def proven(edits: EditMap, sinks: Iterable[dict[str, Any]], root: Path) -> list[dict[str, Any]]:
     """
-    Unsafe findings not applied whose string was seen reaching a device: ``{"path", "line", "code", "text", "seen_at"}``, lines
-    of the original program.
+    Unsafe findings not applied whose string was seen reaching a device: ``{"path", "line", "code", "text",
+    "seen_at"}``, lines of the original program.
     """
     used: dict[tuple[str, str], str] = {}
     direct: dict[tuple[str, int], str] = {}

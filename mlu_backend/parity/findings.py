@@ -1,4 +1,7 @@
-"""What a judgement is made of: status, differences, the loss curve. Plain records; ``verdict`` fills them, ``report`` prints them."""
+"""
+What a judgement is made of: status, differences, the loss curve. Plain records; ``verdict`` fills them, ``report``
+prints them.
+"""
 
 from __future__ import annotations
 

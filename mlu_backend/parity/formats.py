@@ -27,9 +27,15 @@ def as_dict(v: Verdict) -> dict[str, Any]:
         "reference": v.reference or "emulated-cuda",
         "profile": v.profile,
         "summary": {
-            "compared": v.compared, "equal": v.equal, "within": v.within, "unreadable": v.unreadable,
-            "differences": v.total_differences, "categories": report.categories(v),
-            "calls": v.calls, "steps": v.steps, "ranks": v.ranks,
+            "compared": v.compared,
+            "equal": v.equal,
+            "within": v.within,
+            "unreadable": v.unreadable,
+            "differences": v.total_differences,
+            "categories": report.categories(v),
+            "calls": v.calls,
+            "steps": v.steps,
+            "ranks": v.ranks,
         },
         "first_divergence": _difference(v.first) if v.first else None,
         "differences": [_difference(d) for d in v.differences],
@@ -41,7 +47,7 @@ def as_dict(v: Verdict) -> dict[str, Any]:
         "coverage": {k: x for k, x in v.coverage.items() if k != "proven"} if v.coverage else None,
         "device_strings": (v.coverage or {}).get("proven", []),
         "runs": v.runs,
-    }  # fmt: skip
+    }
 
 
 def to_json(verdicts: Sequence[Verdict]) -> str:
@@ -55,13 +61,25 @@ def to_json(verdicts: Sequence[Verdict]) -> str:
 
 def _difference(d: Difference) -> dict[str, Any]:
     return {
-        "category": d.category.value, "what": d.what, "module": d.path, "type": d.type, "step": d.step, "rank": d.rank,
-        "call": d.nth, "reference": d.reference, "candidate": d.candidate,
-        "file": d.site[0] if d.site else None, "line": d.site[1] if d.site else None, "function": d.site[2] if d.site else None,
+        "category": d.category.value,
+        "what": d.what,
+        "module": d.path,
+        "type": d.type,
+        "step": d.step,
+        "rank": d.rank,
+        "call": d.nth,
+        "reference": d.reference,
+        "candidate": d.candidate,
+        "file": d.site[0] if d.site else None,
+        "line": d.site[1] if d.site else None,
+        "function": d.site[2] if d.site else None,
         "source": list(d.source) if d.source else None,
-        "inputs": _plain(d.inputs), "outputs": _plain(d.outputs), "limit": _plain(d.limit),
-        "operator": _plain(d.operator), "edits": d.edits,
-    }  # fmt: skip
+        "inputs": _plain(d.inputs),
+        "outputs": _plain(d.outputs),
+        "limit": _plain(d.limit),
+        "operator": _plain(d.operator),
+        "edits": d.edits,
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -84,7 +102,8 @@ def junit(verdicts: Sequence[Verdict]) -> str:
     errors = sum(v.status is Status.NOT_JUDGED for v in verdicts)
     out = ['<?xml version="1.0" encoding="utf-8"?>']
     out.append(
-        f'<testsuites><testsuite name="mlu-migrate parity" tests="{len(verdicts)}" failures="{failures}" errors="{errors}">'
+        f'<testsuites><testsuite name="mlu-migrate parity" tests="{len(verdicts)}" '
+        f'failures="{failures}" errors="{errors}">'
     )
     for number, v in enumerate(verdicts, 1):
         seconds = sum(float(r.get("seconds") or 0) for r in v.runs)

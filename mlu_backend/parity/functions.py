@@ -36,9 +36,9 @@ def compare(
     **kwargs: Any,
 ) -> Result:
     """
-    Call ``function`` with copies of its arguments on the CPU and on mlu and compare what it returns and, for floating outputs
-    that require them, the gradients of its tensors and parameters. A module is copied to each device. Both calls start from
-    the same seed. Raises NoDevice.
+    Call ``function`` with copies of its arguments on the CPU and on mlu and compare what it returns and, for floating
+    outputs that require them, the gradients of its tensors and parameters. A module is copied to each device. Both
+    calls start from the same seed. Raises NoDevice.
     """
 
     def on(device: str) -> Any:

@@ -1,9 +1,10 @@
 """
-The patches that tell the recorder what the program does. Installed once, right after torch is imported, before any line of
-the program can have taken a name out of torch.
+The patches that tell the recorder what the program does. Installed once, right after torch is imported, before any
+line of the program can have taken a name out of torch.
 
-``Module.__call__`` is wrapped rather than given global hooks: dynamo inlines hooks into what it compiles, while it calls
-``forward`` past an unmodified ``__call__`` (ours is made the one it compares with), so compiled programs stay compiled.
+``Module.__call__`` is wrapped rather than given global hooks: dynamo inlines hooks into what it compiles, while it
+calls ``forward`` past an unmodified ``__call__`` (ours is made the one it compares with), so compiled programs stay
+compiled.
 """
 
 from __future__ import annotations
@@ -22,9 +23,20 @@ from mlu_backend.parity.capture import Recorder
 from mlu_backend.parity.operators import OperatorMode, UntilModules
 
 _COLLECTIVES = (
-    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_into_tensor", "gather", "scatter", "reduce_scatter",
-    "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "send", "recv",
-)  # fmt: skip
+    "all_reduce",
+    "broadcast",
+    "reduce",
+    "all_gather",
+    "all_gather_into_tensor",
+    "gather",
+    "scatter",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "all_to_all",
+    "all_to_all_single",
+    "send",
+    "recv",
+)
 
 
 def install(recorder: Recorder) -> None:
@@ -70,6 +82,7 @@ def _operators_until_modules(recorder: Recorder) -> None:
         original(module, name, param)
 
     torch.nn.Module.register_parameter = register  # type: ignore[method-assign]
+    recorder.found_modules = until.stop  # for models that were built before we came
     until.__enter__()
 
 

@@ -1,10 +1,10 @@
 """
 Getting into a program and all its children without changing it.
 
-From torch 2.5 on, torch loads what is registered under the entry point ``torch.backends`` at the end of ``import torch``.
-A folder with nothing but the metadata of such an entry point, put on PYTHONPATH, is enough: no sitecustomize and no .pth file
-of the user's is shadowed, and programs that never import torch are left alone. Older releases have no entry point; only
-there a ``sitecustomize`` is used, which runs the one it hides.
+From torch 2.5 on, torch loads what is registered under the entry point ``torch.backends`` at the end of ``import
+torch``. A folder with nothing but the metadata of such an entry point, put on PYTHONPATH, is enough: no sitecustomize
+and no .pth file of the user's is shadowed, and programs that never import torch are left alone. Older releases have no
+entry point; only there a ``sitecustomize`` is used, which runs the one it hides.
 
 ``autoload`` is what torch calls. The environment variable of ``options`` says what to do.
 """
@@ -55,7 +55,9 @@ def _installed() -> bool:
 
 
 def autoload() -> None:
-    """Start what the environment asks for. Called by torch at the end of its import, and harmless without the variable."""
+    """
+    Start what the environment asks for. Called by torch at the end of its import, and harmless without the variable.
+    """
     global _started
     options = Options.from_environment(os.environ)
     if options is None or _started:

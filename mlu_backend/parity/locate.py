@@ -50,12 +50,21 @@ def edits_of(difference: Difference, edits: EditMap) -> list[dict[str, Any]]:
 
 
 def _shown(edit: dict[str, Any], path: str, where: str) -> dict[str, Any]:
-    return {"code": edit["code"], "name": edit.get("name", ""), "path": path, "line": edit["lines"][0], "where": where,
-            "before": edit.get("before", ""), "after": edit.get("after", "")}  # fmt: skip
+    return {
+        "code": edit["code"],
+        "name": edit.get("name", ""),
+        "path": path,
+        "line": edit["lines"][0],
+        "where": where,
+        "before": edit.get("before", ""),
+        "after": edit.get("after", ""),
+    }
 
 
 def focus_of(difference: Difference | None) -> Focus | None:
-    """What to record again, operator by operator, to find the operator that differs; None where that would say no more."""
+    """
+    What to record again, operator by operator, to find the operator that differs; None where that would say no more.
+    """
     if difference is None or difference.outputs is None or difference.rank != 0:
         return None
     if difference.kind == "call" and difference.path:
@@ -69,8 +78,9 @@ def operator_of(
     reference: Trace, candidate: Trace, profile: str, extra: tuple[tolerance.Limit, ...] = ()
 ) -> dict[str, Any] | None:
     """
-    The first operator whose inputs agree and whose output does not, from two traces that hold operators with their tensors;
-    else the first one that one side lacks; None if all agree. ``truth`` holds the error of both sides against float64.
+    The first operator whose inputs agree and whose output does not, from two traces that hold operators with their
+    tensors; else the first one that one side lacks; None if all agree. ``truth`` holds the error of both sides against
+    float64.
     """
     ours, theirs = align.runs(reference), align.runs(candidate)
     for key in [k for k in ours if k in theirs]:
@@ -115,7 +125,8 @@ def _operator(
     }
     if changed:
         found["structure"] = (
-            f"{changed[0][0].dtype} {list(changed[0][0].shape)} in the reference, {changed[0][1].dtype} {list(changed[0][1].shape)} in the candidate"
+            f"{changed[0][0].dtype} {list(changed[0][0].shape)} in the reference, "
+            f"{changed[0][1].dtype} {list(changed[0][1].shape)} in the candidate"
         )
     if a.truth and b.truth:
         found["truth"] = {"reference": a.truth, "candidate": b.truth}
@@ -158,8 +169,8 @@ def _error(row: Row, other: Row, ours: Any, theirs: Any) -> metrics.Error:
 
 def both_inexact(operator: dict[str, Any] | None) -> bool:
     """
-    Whether the candidate is as near to the float64 result as the reference is: then neither is wrong, and the difference
-    between them is their rounding. "As near" is within twice the reference's error.
+    Whether the candidate is as near to the float64 result as the reference is: then neither is wrong, and the
+    difference between them is their rounding. "As near" is within twice the reference's error.
     """
     truth = (operator or {}).get("truth")
     if not truth:

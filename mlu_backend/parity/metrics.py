@@ -1,9 +1,9 @@
 """
 How far two tensors, or two records of tensors, are apart. Pure functions; all results are relative and without unit.
 
-``mean`` is the root mean square error over the root mean square of the reference (DIFF2 of the MLU-OPS accuracy standard),
-``single`` the largest error of one element over the largest element of the reference. Both are 0 for equal tensors and near
-1 for unrelated ones; where the reference is all zero they are 1 unless the other is zero too.
+``mean`` is the root mean square error over the root mean square of the reference (DIFF2 of the MLU-OPS accuracy
+standard), ``single`` the largest error of one element over the largest element of the reference. Both are 0 for equal
+tensors and near 1 for unrelated ones; where the reference is all zero they are 1 unless the other is zero too.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
 Names that are the same in both runs: module paths, parameter names, and the place in the user's code that made a call.
 
-A module that is called from outside any other is a root and is named after its class (``Net``, the second one ``Net#2``);
-its children get their path below it (``Net.layers.0.attn``). Order of first call decides, and that is equal in two runs of
-one program. A module shared by two parents keeps the first name it got.
+A module that is called from outside any other is a root and is named after its class (``Net``, the second one
+``Net#2``); its children get their path below it (``Net.layers.0.attn``). Order of first call decides, and that is
+equal in two runs of one program. A module shared by two parents keeps the first name it got.
 """
 
 from __future__ import annotations

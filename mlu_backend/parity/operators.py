@@ -22,16 +22,29 @@ if TYPE_CHECKING:
 
 DOUBLE_LIMIT = 4 << 20
 _NOTHING_COMPUTED = {
-    "aten::empty.memory_format", "aten::empty_strided", "aten::empty_like", "aten::new_empty", "aten::new_empty_strided",
-    "aten::detach", "aten::detach_", "aten::alias", "aten::_local_scalar_dense", "aten::lift_fresh", "aten::record_stream",
-    "aten::set_.source_Storage", "aten::resize_", "aten::is_pinned", "aten::_to_copy.no", "aten::is_same_size",
-}  # fmt: skip
+    "aten::empty.memory_format",
+    "aten::empty_strided",
+    "aten::empty_like",
+    "aten::new_empty",
+    "aten::new_empty_strided",
+    "aten::detach",
+    "aten::detach_",
+    "aten::alias",
+    "aten::_local_scalar_dense",
+    "aten::lift_fresh",
+    "aten::record_stream",
+    "aten::set_.source_Storage",
+    "aten::resize_",
+    "aten::is_pinned",
+    "aten::_to_copy.no",
+    "aten::is_same_size",
+}
 
 
 class OperatorMode(TorchDispatchMode):
     """
-    Records operators while active. With ``keep`` the tensors are kept whole. ``wanted`` false passes everything through,
-    which lets a mode stay on the stack when leaving out of order would be wrong.
+    Records operators while active. With ``keep`` the tensors are kept whole. ``wanted`` false passes everything
+    through, which lets a mode stay on the stack when leaving out of order would be wrong.
     """
 
     def __init__(self, recorder: Recorder, keep: bool = False, backward: bool = False) -> None:
@@ -43,7 +56,10 @@ class OperatorMode(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Torch would wrap us so that dynamo is imported with the first operator, which takes seconds; we need no wrapping."""
+        """
+        Torch would wrap us so that dynamo is imported with the first operator, which takes seconds; we need no
+        wrapping.
+        """
         return False
 
     def __torch_dispatch__(
@@ -124,8 +140,8 @@ def _against(exact: Any, result: Any) -> dict[str, float] | None:
 
 class UntilModules(contextlib.AbstractContextManager["UntilModules"]):
     """
-    Operator recording for programs that turn out to have no modules: on from the start, off for good as soon as a module
-    with parameters is built. Until then what is recorded costs little, since programs build their model early.
+    Operator recording for programs that turn out to have no modules: on from the start, off for good as soon as a
+    module with parameters is built. Until then what is recorded costs little, since programs build their model early.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -29,9 +29,10 @@ class Focus:
 @dataclass(frozen=True, slots=True)
 class Options:
     """
-    ``out``: trace folder. ``root``: folder of the project, for relative file names. ``every``: parameters are recorded after
-    the first step and then every that many. ``steps``: end the program after so many optimizer steps, 0 for never.
-    ``edits``: an edit map; its lines are traced. ``route``: how devices are mapped. ``seed``: None leaves seeds alone.
+    ``out``: trace folder. ``root``: folder of the project, for relative file names. ``every``: parameters are recorded
+    after the first step and then every that many. ``steps``: end the program after so many optimizer steps, 0 for
+    never. ``edits``: an edit map; its lines are traced. ``route``: how devices are mapped. ``seed``: None leaves seeds
+    alone.
     """
 
     out: str

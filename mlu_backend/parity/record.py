@@ -46,8 +46,8 @@ def record(
 ) -> Outcome:
     """
     Run ``command`` recorded. An existing trace in ``options.out`` is replaced. A command that cannot be started raises
-    OSError; a program that fails does not raise, its status is in the outcome. With ``capture_output`` the last 64 KiB the
-    program printed are in the outcome instead of on the terminal.
+    OSError; a program that fails does not raise, its status is in the outcome. With ``capture_output`` the last 64 KiB
+    the program printed are in the outcome instead of on the terminal.
     """
     target = Path(options.out).absolute()
     packed = target.suffix == ".zip"
@@ -55,8 +55,16 @@ def record(
     if not packed:
         _make_empty(folder)
     options = replace(options, out=str(folder))
-    trace.write_meta(folder, label=label, command=list(command), level=options.level, route=options.route,
-                     seed=options.seed, steps=options.steps, root=options.root)  # fmt: skip
+    trace.write_meta(
+        folder,
+        label=label,
+        command=list(command),
+        level=options.level,
+        route=options.route,
+        seed=options.seed,
+        steps=options.steps,
+        root=options.root,
+    )
     started = time.monotonic()
     status, output = _run(command, cwd, inject.environment(options, env), timeout, capture_output)
     seconds = round(time.monotonic() - started, 3)
@@ -178,8 +186,15 @@ def main(argv: Sequence[str]) -> int:
     if not command:
         print("nothing to run after --", file=sys.stderr)
         return 2
-    options = Options(out=args.out, root=str(Path(args.root).resolve()), level=args.level, every=args.every,
-                      steps=args.steps, seed=args.seed, route=args.route)  # fmt: skip
+    options = Options(
+        out=args.out,
+        root=str(Path(args.root).resolve()),
+        level=args.level,
+        every=args.every,
+        steps=args.steps,
+        seed=args.seed,
+        route=args.route,
+    )
     try:
         outcome = record(command, options, env=os.environ, timeout=args.timeout)
     except OSError as error:

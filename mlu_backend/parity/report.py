@@ -1,4 +1,7 @@
-"""The verdict for people: text for a terminal of 80 columns and Markdown. The verdict comes first, then why, then the rest."""
+"""
+The verdict for people: text for a terminal of 80 columns and Markdown. The verdict comes first, then why, then the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,8 @@ def operator_lines(operator: dict[str, Any]) -> Iterator[str]:
         yield f"  at       {place(operator['site'])}"
     truth = operator.get("truth")
     if truth:
-        yield f"  float64  reference is {truth['reference']['mean']:.1e} from it, candidate {truth['candidate']['mean']:.1e}"
+        ours, theirs = truth["reference"]["mean"], truth["candidate"]["mean"]
+        yield f"  float64  reference is {ours:.1e} from it, candidate {theirs:.1e}"
 
 
 def first_lines(d: Difference) -> Iterator[str]:
@@ -134,7 +138,7 @@ def terminal(v: Verdict, width: int = 80) -> str:
                 if note
                 else []
             )
-    return "\n".join(lines) + "\n"
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines) + "\n"
 
 
 def _coverage(v: Verdict, width: int) -> Iterator[str]:
@@ -151,7 +155,8 @@ def _coverage(v: Verdict, width: int) -> Iterator[str]:
     if len(unreached) > LISTED:
         yield f"  and {len(unreached) - LISTED} more places, all in the JSON report"
     if report.get("proven"):
-        yield f"{len(report['proven'])} unsafe findings were seen reaching a device: pass the JSON report to --evidence"
+        text = f"unsafe findings seen reaching a device: {len(report['proven'])}; pass the JSON report to --evidence"
+        yield from textwrap.wrap(text, width)
 
 
 def markdown(v: Verdict) -> str:
@@ -184,7 +189,8 @@ def markdown(v: Verdict) -> str:
         out += ["## Worst ten", "", "| what | step | mean | single | inputs | limit |", "|---|---|---|---|---|---|"]
         for w in v.worst:
             out.append(
-                f"| {_md(w['what'])} | {w['step']} | {w['mean']:.1e} | {w['single']:.1e} | {w['inputs']:.1e} | {w['limit']:.0e} |"
+                f"| {_md(w['what'])} | {w['step']} | {w['mean']:.1e} | {w['single']:.1e} "
+                f"| {w['inputs']:.1e} | {w['limit']:.0e} |"
             )
         out.append("")
     if v.coverage is not None:

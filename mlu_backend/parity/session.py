@@ -1,5 +1,6 @@
 """
-One parity check from start to end: run the reference, run it again, run the candidate, judge, and look closer where they part.
+One parity check from start to end: run the reference, run it again, run the candidate, judge, and look closer where
+they part.
 
     reference        recorded at the level asked for
     reference again  recorded by step only: shows that the program repeats itself, and that recording does not change it
@@ -49,8 +50,9 @@ _LEFT_OUT = shutil.ignore_patterns(
 @dataclass(frozen=True)
 class Plan:
     """
-    What is to be compared. ``reference`` is ``emulated-cuda``, ``cpu`` or the path of a trace. ``work`` is a folder that is
-    empty or not there; copies and traces are made in it. ``edits`` is the path of an edit map, if there is one.
+    What is to be compared. ``reference`` is ``emulated-cuda``, ``cpu`` or the path of a trace. ``work`` is a folder
+    that is empty or not there; copies and traces are made in it. ``edits`` is the path of an edit map, if there is
+    one.
     """
 
     original: Path
@@ -139,15 +141,25 @@ class Session:
         copy = plan.work / name.replace(" ", "-")
         shutil.copytree(program, copy, symlinks=True, ignore=_LEFT_OUT)
         options = Options(
-            out=str(plan.work / f"{name.replace(' ', '-')}.trace"), root=str(copy), level=plan.level, every=plan.every,
-            steps=plan.steps, seed=plan.seed, route="emulated-cuda" if route == "emulated-cuda" else "none",
+            out=str(plan.work / f"{name.replace(' ', '-')}.trace"),
+            root=str(copy),
+            level=plan.level,
+            every=plan.every,
+            steps=plan.steps,
+            seed=plan.seed,
+            route="emulated-cuda" if route == "emulated-cuda" else "none",
             edits=str(plan.edits) if name == "candidate" and plan.edits else None,
-        )  # fmt: skip
+        )
         exact = "exact" if program == plan.original else None
         outcome = record(
-            plan.command, replace(options, **changes), cwd=copy, env=self._environment(route, exact), timeout=plan.timeout,
-            label=name, capture_output=True,
-        )  # fmt: skip
+            plan.command,
+            replace(options, **changes),
+            cwd=copy,
+            env=self._environment(route, exact),
+            timeout=plan.timeout,
+            label=name,
+            capture_output=True,
+        )
         self.runs.append({"name": name, "seconds": round(outcome.seconds, 2), "status": outcome.status})
         return outcome
 
@@ -173,7 +185,8 @@ class Session:
         if same.status is Status.MISMATCH and same.first is not None:
             return not_judged(
                 f"two runs of the reference differ by themselves: {same.first.what}: {same.first.reference} and then "
-                f"{same.first.candidate}. The program is not repeatable, or recording it by module changes it; a seed helps if it draws "
+                f"{same.first.candidate}. The program is not repeatable, or recording it by module changes it; "
+                "a seed helps if it draws "
                 "random numbers from a source of its own, --level step if it is the recording"
             )
         return reference
@@ -187,8 +200,14 @@ class Session:
         tail = [line for line in outcome.output.strip().splitlines() if line.strip()]
         error = error_line(outcome.output)
         site = self._traceback_site(outcome)
-        difference = Difference(Category.STRUCTURE, f"the candidate failed: {error}", "ended normally", f"exit status {outcome.status}",
-                                site=site, kind="failure")  # fmt: skip
+        difference = Difference(
+            Category.STRUCTURE,
+            f"the candidate failed: {error}",
+            "ended normally",
+            f"exit status {outcome.status}",
+            site=site,
+            kind="failure",
+        )
         found.reasons = [f"the candidate failed: {error}"]
         found.notes += ["output of the candidate ended with:", *(f"    {line}" for line in tail[-12:])]
         found.differences.insert(0, difference)
@@ -228,7 +247,8 @@ class Session:
         found.first.edits = locate.edits_of(found.first, self.edits)
         if self.plan.profile != "exact" and locate.both_inexact(found.first.operator):
             found.notes.append(
-                f"{found.first.what}: the candidate is as near to the float64 result as the reference; the difference is rounding of both"
+                f"{found.first.what}: the candidate is as near to the float64 result as the reference; "
+                "the difference is rounding of both"
             )
             if all(d.category is Category.NUMBERS for d in found.differences) and not any(
                 d.kind == "curve" for d in found.differences
@@ -257,7 +277,10 @@ def _ended_badly(name: str, outcome: Outcome, timeout: float | None) -> str | No
 
 
 def error_line(output: str) -> str:
-    """The line of a program's output that says what went wrong: the last exception that is not a launcher's, else the last."""
+    """
+    The line of a program's output that says what went wrong: the last exception that is not a launcher's, else the
+    last.
+    """
     lines = [_RANK.sub("", line).strip() for line in output.splitlines()]
     lines = [line for line in lines if line]
     for line in reversed(lines):
@@ -272,9 +295,15 @@ def run(plan: Plan, talk: Callable[[str], None] = lambda text: None) -> Verdict:
 
 
 def compare(
-    reference: Path, candidate: Path, *, profile: str = "exact", kind: str = "trace", limits: Sequence[tolerance.Limit] = (),
-    need_device: bool = True, edits: Path | None = None,
-) -> Verdict:  # fmt: skip
+    reference: Path,
+    candidate: Path,
+    *,
+    profile: str = "exact",
+    kind: str = "trace",
+    limits: Sequence[tolerance.Limit] = (),
+    need_device: bool = True,
+    edits: Path | None = None,
+) -> Verdict:
     """Judge two traces that were recorded elsewhere. Raises TraceError, EditMapError."""
     ours, theirs = trace.read(reference), trace.read(candidate)
     found = verdict.judge(ours, theirs, verdict.Question(profile, kind, tuple(limits), need_device))

@@ -1,9 +1,9 @@
 """
 Statistics of a tensor in one pass: what a record keeps instead of the tensor.
 
-The C++ part of the emulated device has them fused (``mlu_backend.core.stats``); the functions here are the same in plain
-torch, for machines without it. Norm, minimum, maximum and mean are over finite elements, in double. The checksum is
-equal bit for bit in both: with ``u_i`` the bits of element i (row-major) as an unsigned number,
+The C++ part of the emulated device has them fused (``mlu_backend.core.stats``); the functions here are the same in
+plain torch, for machines without it. Norm, minimum, maximum and mean are over finite elements, in double. The checksum
+is equal bit for bit in both: with ``u_i`` the bits of element i (row-major) as an unsigned number,
 
     checksum = sum_i (u_i + 1) * ((2 i + 1) * 0x9E3779B97F4A7C15)    modulo 2**64
 
@@ -32,7 +32,8 @@ _positions: dict[tuple[int, str], torch.Tensor] = {}
 @dataclass(frozen=True, slots=True)
 class Stats:
     """
-    What is kept of one tensor. ``sample`` holds up to 16 elements at fixed, evenly spread places (all of a smaller tensor).
+    What is kept of one tensor. ``sample`` holds up to 16 elements at fixed, evenly spread places (all of a smaller
+    tensor).
     """
 
     norm: float
@@ -50,8 +51,8 @@ class NotMeasurable(Exception):
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """
-    The dense numbers of ``tensor`` as a detached tensor of a real dtype: the shard a distributed tensor has here, the values
-    of a sparse one, both parts of a complex one. Raises NotMeasurable where there are none.
+    The dense numbers of ``tensor`` as a detached tensor of a real dtype: the shard a distributed tensor has here, the
+    values of a sparse one, both parts of a complex one. Raises NotMeasurable where there are none.
     """
     local = getattr(tensor, "_local_tensor", None)
     if local is not None:

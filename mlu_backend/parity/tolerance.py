@@ -1,11 +1,12 @@
 """
-The one table of limits. A row is (profile, operator class, dtype) and gives the largest relative error of a candidate whose
-inputs agree with the reference's, with the source of the number.
+The one table of limits. A row is (profile, operator class, dtype) and gives the largest relative error of a candidate
+whose inputs agree with the reference's, with the source of the number.
 
-Operator classes are those of the MLU-OPS accuracy standard (Cambricon/mlu-ops, docs/MLU-OPS-Accuracy-Acceptance-Standard.md):
-``io`` moves data, ``arithmetic`` is add, multiply and the like, ``reduce`` depends on the order of a sum, ``activation`` is
-approximated, ``convolution`` includes matrix products, ``composite`` is any mixture, such as a whole module. Ours besides:
-``state`` (parameters before the first step), ``parameters`` (after an optimizer step), ``loss`` (a step of the loss curve), ``random`` (draws from a generator).
+Operator classes are those of the MLU-OPS accuracy standard (Cambricon/mlu-ops, docs/MLU-OPS-Accuracy-Acceptance-
+Standard.md): ``io`` moves data, ``arithmetic`` is add, multiply and the like, ``reduce`` depends on the order of a
+sum, ``activation`` is approximated, ``convolution`` includes matrix products, ``composite`` is any mixture, such as a
+whole module. Ours besides: ``state`` (parameters before the first step), ``parameters`` (after an optimizer step),
+``loss`` (a step of the loss curve), ``random`` (draws from a generator).
 
 A user's ``--tolerance`` file has the same rows in TOML and is looked at first:
 
@@ -34,8 +35,8 @@ CLASSES = (
     "random",
 )
 AMPLIFICATION = 10.0
-"""An output may carry this many times the error its inputs came with, on top of its limit. Ours, a judgement: normalisation of
-nearly constant rows and softmax of large numbers amplify, and a call must not be blamed for what came in."""
+"""An output may carry this many times the error its inputs came with, on top of its limit. Ours, a judgement:
+normalisation of nearly constant rows and softmax of large numbers amplify, and a call must not be blamed for that."""
 
 
 class ToleranceError(Exception):
@@ -66,7 +67,7 @@ _HALF = "rounding of the dtype: one unit in the last place of float16 is 2**-11"
 _BRAIN = "rounding of the dtype: one unit in the last place of bfloat16 is 2**-8"
 _TF32 = "TF32 keeps 10 bits of the inputs: 2**-11 for each, by the switches in torch_mlu/csrc/aten/utils/common.h"
 _CURVE = "vendors' training guides ask for a first-step loss within 1 %; the mean is DIFF1 of the MLU-OPS standard"
-_SIGN = "Adam's first update is lr * sign(gradient): where a gradient rounds to the other side of zero, 2 lr in single elements"
+_SIGN = "Adam's first update is lr * sign(gradient): 2 lr apart where a gradient rounds to the other side of zero"
 _COPY = "a copy has no error"
 
 TABLE: tuple[Limit, ...] = (
@@ -105,8 +106,9 @@ TABLE: tuple[Limit, ...] = (
 
 def find(profile: str, kind: str, dtype: str, extra: Iterable[Limit] = ()) -> Limit:
     """
-    The row for a profile (any but ``exact`` is looked up by its name, then as ``hardware``), operator class and dtype. The
-    user's rows come first; among the rest the first that fits, since the table is ordered from the special to the general.
+    The row for a profile (any but ``exact`` is looked up by its name, then as ``hardware``), operator class and dtype.
+    The user's rows come first; among the rest the first that fits, since the table is ordered from the special to the
+    general.
     """
     names = ("exact",) if profile == "exact" else (profile, "hardware")
     for row in (*extra, *TABLE):
@@ -129,9 +131,13 @@ def load(path: Path) -> tuple[Limit, ...]:
     for number, row in enumerate(data.get("limit", []), 1):
         try:
             limit = Limit(
-                str(row.get("profile", ANY)), str(row.get("class", ANY)), str(row.get("dtype", ANY)),
-                float(row["mean"]), float(row["single"]), str(row["source"]),
-            )  # fmt: skip
+                str(row.get("profile", ANY)),
+                str(row.get("class", ANY)),
+                str(row.get("dtype", ANY)),
+                float(row["mean"]),
+                float(row["single"]),
+                str(row["source"]),
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ToleranceError(f"{path}: limit {number} needs mean, single and source: {error}") from error
         if limit.kind not in (*CLASSES, ANY) or limit.mean < 0 or limit.single < 0:
@@ -143,13 +149,80 @@ def load(path: Path) -> tuple[Limit, ...]:
 
 
 _CLASS_OF_OPERATOR = {
-    "convolution": ("conv", "mm", "matmul", "bmm", "linear", "attention", "einsum", "addmv", "lstm", "gru", "rnn", "dot"),
-    "io": ("copy", "cat", "stack", "clone", "index_select", "gather", "embedding", "select", "slice", "expand", "repeat", "fill",
-           "zero", "ones", "where", "split", "flip", "roll", "pad", "index.", "masked_fill", "arange"),
-    "reduce": ("sum", "mean", "norm", "var", "std", "prod", "logsumexp", "softmax", "nll", "loss", "pool", "cumsum", "scatter_add",
-               "index_add", "index_put", "embedding_dense_backward", "embedding_bag"),
-    "arithmetic": ("add", "sub", "mul", "div", "neg", "relu", "abs", "clamp", "max", "min", "threshold", "sign", "lerp", "addc"),
-}  # fmt: skip
+    "convolution": (
+        "conv",
+        "mm",
+        "matmul",
+        "bmm",
+        "linear",
+        "attention",
+        "einsum",
+        "addmv",
+        "lstm",
+        "gru",
+        "rnn",
+        "dot",
+    ),
+    "io": (
+        "copy",
+        "cat",
+        "stack",
+        "clone",
+        "index_select",
+        "gather",
+        "embedding",
+        "select",
+        "slice",
+        "expand",
+        "repeat",
+        "fill",
+        "zero",
+        "ones",
+        "where",
+        "split",
+        "flip",
+        "roll",
+        "pad",
+        "index.",
+        "masked_fill",
+        "arange",
+    ),
+    "reduce": (
+        "sum",
+        "mean",
+        "norm",
+        "var",
+        "std",
+        "prod",
+        "logsumexp",
+        "softmax",
+        "nll",
+        "loss",
+        "pool",
+        "cumsum",
+        "scatter_add",
+        "index_add",
+        "index_put",
+        "embedding_dense_backward",
+        "embedding_bag",
+    ),
+    "arithmetic": (
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "neg",
+        "relu",
+        "abs",
+        "clamp",
+        "max",
+        "min",
+        "threshold",
+        "sign",
+        "lerp",
+        "addc",
+    ),
+}
 _CLASS_OF_MODULE = {
     "convolution": ("Linear", "Conv", "Bilinear", "Attention", "LSTM", "GRU", "RNN"),
     "random": ("Dropout", "RReLU", "AlphaDropout", "FeatureAlphaDropout"),
@@ -161,7 +234,10 @@ _CLASS_OF_MODULE = {
 
 
 def class_of_operator(name: str) -> str:
-    """The operator class of an ATen name such as ``aten::addmm``; of a backward operator, ``composite`` unless it is named."""
+    """
+    The operator class of an ATen name such as ``aten::addmm``; of a backward operator, ``composite`` unless it is
+    named.
+    """
     short = name.split("::")[-1].lower()
     for kind in ("convolution", "reduce", "io", "arithmetic"):
         if any(part in short for part in _CLASS_OF_OPERATOR[kind]):

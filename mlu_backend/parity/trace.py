@@ -6,8 +6,8 @@ The records of a run on disk: JSON lines for what happened, safetensors for numb
     TRACE/p0000-<pid>/stats-00000.safetensors
     TRACE/p0000-<pid>/tensors-00000.safetensors    full tensors, on request
 
-Statistics are numbered in the order they were taken; events refer to the number. A chunk of 2,048 is the most that is held
-in memory. A trace whose name ends in ``.zip`` is one file to carry; reading accepts both.
+Statistics are numbered in the order they were taken; events refer to the number. A chunk of 2,048 is the most that is
+held in memory. A trace whose name ends in ``.zip`` is one file to carry; reading accepts both.
 """
 
 from __future__ import annotations

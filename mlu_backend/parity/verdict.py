@@ -2,7 +2,8 @@
 The judgement of two traces: environment and configuration first, then structure, non-finite pattern, checksum, numbers.
 
 A verdict is one of three. ``match``: everything recorded agrees within the limits. ``mismatch``: something does not.
-``not judged``: a comparison that could not have failed, or that says nothing about the migration; the reasons are given.
+``not judged``: a comparison that could not have failed, or that says nothing about the migration; the reasons are
+given.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ KEPT = 500
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of two traces. ``reference``: emulated-cuda, cpu or trace; ``need_device`` false is for tests of two references."""
+    """
+    What is asked of two traces. ``reference``: emulated-cuda, cpu or trace; ``need_device`` false is for tests of two
+    references.
+    """
 
     profile: str = "exact"
     reference: str = "emulated-cuda"
@@ -39,7 +43,8 @@ def vacuous(reference: Trace, candidate: Trace, question: Question) -> list[str]
     for name, trace in (("reference", reference), ("candidate", candidate)):
         if not any(e["k"] in align.NUMERIC for p in trace.processes for e in p.events):
             reasons.append(
-                f"nothing was recorded in the {name} run: it called no module, made no backward pass and no optimizer step"
+                f"nothing was recorded in the {name} run: "
+                "it called no module, made no backward pass and no optimizer step"
             )
     if reasons:
         return reasons
@@ -106,8 +111,16 @@ class _Judge:
         point = pair.point
         if self.q.steps_only and point.kind in ("call", "grad", "op"):
             return
-        base: dict[str, Any] = dict(path=point.path, step=point.step, rank=rank, order=point.order, kind=point.kind,
-                                    nth=point.nth, type=point.type, random=point.random)  # fmt: skip
+        base: dict[str, Any] = {
+            "path": point.path,
+            "step": point.step,
+            "rank": rank,
+            "order": point.order,
+            "kind": point.kind,
+            "nth": point.nth,
+            "type": point.type,
+            "random": point.random,
+        }
         if a is None or b is None:
             site = {"site": b.site, "source": b.source} if b else {}
             what, here, there = f"{point.title}, occurrence {int(str(point.key[-1])) + 1}", "happened", "did not happen"
@@ -128,9 +141,9 @@ class _Judge:
 
     def _incoming(self, a: Point, b: Point) -> Error:
         """
-        The error a point was handed: the largest among its inputs, or among the gradients before it in the same backward pass;
-        unrelated where the structure of the inputs differs. Parameters that were recorded with an error hand it on too,
-        and more of it with each step until they are recorded again.
+        The error a point was handed: the largest among its inputs, or among the gradients before it in the same
+        backward pass; unrelated where the structure of the inputs differs. Parameters that were recorded with an error
+        hand it on too, and more of it with each step until they are recorded again.
         """
         mean = single = 0.0
         if a.kind in ("grad", "grads", "parameters"):
@@ -151,8 +164,16 @@ class _Judge:
         label = f"{a.title}: {name}" if name else a.title
         base = dict(base, path=_owner(a, name))
         if x is None or y is None:
-            self.report(Difference(Category.STRUCTURE, label, "there" if x else "absent", "there" if y else "absent",
-                                   inputs=incoming, **base))  # fmt: skip
+            self.report(
+                Difference(
+                    Category.STRUCTURE,
+                    label,
+                    "there" if x else "absent",
+                    "there" if y else "absent",
+                    inputs=incoming,
+                    **base,
+                )
+            )
             return
         structure = self._structure(x, y)
         if structure:
@@ -168,8 +189,16 @@ class _Judge:
             return
         self.v.compared += 1
         if x.stats.nonfinite != y.stats.nonfinite:
-            self.report(Difference(Category.NONFINITE, f"{label}: inf and nan", str(x.stats.nonfinite), str(y.stats.nonfinite),
-                                   inputs=incoming, **base))  # fmt: skip
+            self.report(
+                Difference(
+                    Category.NONFINITE,
+                    f"{label}: inf and nan",
+                    str(x.stats.nonfinite),
+                    str(y.stats.nonfinite),
+                    inputs=incoming,
+                    **base,
+                )
+            )
             return
         error = _error(x, y)
         if a.kind == "call":
@@ -185,8 +214,11 @@ class _Judge:
         if limit.admits(error.mean, error.single, incoming.mean, incoming.single):
             self.v.within += 1
         elif not structure:
-            self.report(Difference(Category.NUMBERS, label, _brief(x), _brief(y), inputs=incoming, outputs=error,
-                                   limit=limit, **base))  # fmt: skip
+            self.report(
+                Difference(
+                    Category.NUMBERS, label, _brief(x), _brief(y), inputs=incoming, outputs=error, limit=limit, **base
+                )
+            )
         self._rank(label, base, error, limit, incoming)
 
     def _hand_on(self, point: Point, error: Error) -> None:
@@ -209,10 +241,21 @@ class _Judge:
         return None
 
     def _rank(self, label: str, base: dict[str, Any], error: Error, limit: Limit, incoming: Error) -> None:
-        over = max(error.mean / limit.mean if limit.mean else float(error.mean > 0) * 1e9,
-                   error.single / limit.single if limit.single else float(error.single > 0) * 1e9)  # fmt: skip
-        row = dict(what=label, path=base["path"], step=base["step"], rank=base["rank"], mean=error.mean, single=error.single,
-                   inputs=incoming.mean, limit=limit.mean, over=over)  # fmt: skip
+        over = max(
+            error.mean / limit.mean if limit.mean else float(error.mean > 0) * 1e9,
+            error.single / limit.single if limit.single else float(error.single > 0) * 1e9,
+        )
+        row = {
+            "what": label,
+            "path": base["path"],
+            "step": base["step"],
+            "rank": base["rank"],
+            "mean": error.mean,
+            "single": error.single,
+            "inputs": incoming.mean,
+            "limit": limit.mean,
+            "over": over,
+        }
         worst = self.v.worst
         worst.append(row)
         if len(worst) > 200:
@@ -241,8 +284,19 @@ class _Judge:
             if beyond is None and mean > limit.mean:
                 beyond = max(v.losses, key=lambda row: row.error)
             if beyond is not None:
-                self.report(Difference(Category.NUMBERS, f"loss of step {beyond.step}", f"{beyond.reference:.8g}", f"{beyond.candidate:.8g}",
-                                       step=beyond.step, kind="curve", outputs=Error(mean, beyond.error), limit=limit, order=1 << 60))  # fmt: skip
+                self.report(
+                    Difference(
+                        Category.NUMBERS,
+                        f"loss of step {beyond.step}",
+                        f"{beyond.reference:.8g}",
+                        f"{beyond.candidate:.8g}",
+                        step=beyond.step,
+                        kind="curve",
+                        outputs=Error(mean, beyond.error),
+                        limit=limit,
+                        order=1 << 60,
+                    )
+                )
         v.differences.sort(key=lambda d: (d.category is not Category.CONFIGURATION, d.step, d.order, d.rank))
         v.first = first(v.differences)
         if v.differences:
@@ -257,15 +311,16 @@ class _Judge:
         if v.first.random:
             v.status = Status.NOT_JUDGED
             v.reasons.append(
-                f"{v.first.path or v.first.what} draws random numbers on the device, which a reference on another device cannot "
-                "repeat; use --reference emulated-cuda, or switch dropout off for the comparison"
+                f"{v.first.path or v.first.what} draws random numbers on the device, "
+                "which a reference on another device cannot repeat; "
+                "use --reference emulated-cuda, or switch dropout off for the comparison"
             )
 
 
 def first(differences: list[Difference]) -> Difference | None:
     """
-    The divergence to look at first: a setting if one differs, else the earliest call whose inputs agree and whose output
-    does not, else the earliest of all. ``differences`` are in execution order.
+    The divergence to look at first: a setting if one differs, else the earliest call whose inputs agree and whose
+    output does not, else the earliest of all. ``differences`` are in execution order.
     """
     for difference in differences:
         if difference.category is Category.CONFIGURATION:
@@ -287,8 +342,8 @@ def first(differences: list[Difference]) -> Difference | None:
 
 def _outermost(inner: Difference, differences: list[Difference]) -> Difference | None:
     """
-    A switch such as training mode or autocast is lost for a module and all inside it. Inner calls return first, but the place
-    to look at is where the outermost one was called. None if the difference is no such switch.
+    A switch such as training mode or autocast is lost for a module and all inside it. Inner calls return first, but
+    the place to look at is where the outermost one was called. None if the difference is no such switch.
     """
     fact = next((f for f in ("training", "autocast") if inner.what.endswith(f": {f}")), None)
     if fact is None:
@@ -296,9 +351,12 @@ def _outermost(inner: Difference, differences: list[Difference]) -> Difference |
     same = [
         d
         for d in differences
-        if d.kind == "call" and d.what.endswith(f": {fact}") and (d.step, d.rank) == (inner.step, inner.rank)
-        and (inner.path == d.path or inner.path.startswith(f"{d.path}.")) and (d.reference, d.candidate) == (inner.reference, inner.candidate)
-    ]  # fmt: skip
+        if d.kind == "call"
+        and d.what.endswith(f": {fact}")
+        and (d.step, d.rank) == (inner.step, inner.rank)
+        and (inner.path == d.path or inner.path.startswith(f"{d.path}."))
+        and (d.reference, d.candidate) == (inner.reference, inner.candidate)
+    ]
     return min(same, key=lambda d: (len(d.path), d.order), default=inner)
 
 

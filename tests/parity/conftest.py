@@ -68,7 +68,9 @@ def environment(profile: str = "exact") -> dict[str, str]:
     return env
 
 
-def run_recorded(folder: Path, source: str, command: Sequence[str] = ("python", "train.py"), **options: object) -> Outcome:
+def run_recorded(
+    folder: Path, source: str, command: Sequence[str] = ("python", "train.py"), **options: object
+) -> Outcome:
     """Write a program and record it; fails the test where the program fails."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.py").write_text(source)
@@ -108,6 +110,12 @@ def plain_output(folder: Path, source: str, *arguments: str) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.py").write_text(source)
     done = subprocess.run(
-        [sys.executable, "train.py", *arguments], cwd=folder, env=environment(), capture_output=True, text=True, timeout=240, check=True
-    )  # fmt: skip
+        [sys.executable, "train.py", *arguments],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
     return done.stdout

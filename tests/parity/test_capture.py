@@ -74,8 +74,10 @@ def test_gradients_of_activations_parameters_and_steps_are_there(training: trace
 def test_parameters_are_recorded_after_the_first_step_every_n_and_at_the_end(recorded: Recorded) -> None:
     (run,) = align.runs(recorded(TRAIN, every=2)).values()
     assert [p.title for p in run.points if p.kind == "parameters"] == [
-        "parameters after step 0", "parameters after step 1", "parameters at the end",
-    ]  # fmt: skip
+        "parameters after step 0",
+        "parameters after step 1",
+        "parameters at the end",
+    ]
 
 
 def test_settings_are_recorded(training: trace.Trace) -> None:
@@ -83,7 +85,7 @@ def test_settings_are_recorded(training: trace.Trace) -> None:
     optimizer, loader = process.first("optimizer"), process.first("loader")
     assert optimizer is not None and optimizer["groups"][0]["weight_decay"] == 0.01
     assert loader is not None and loader["sampler"] == "RandomSampler" and loader["length"] == 24
-    seeds = [e for e in process.of("seed")]
+    seeds = list(process.of("seed"))
     assert seeds[0]["function"] == "torch.manual_seed" and seeds[0]["value"] == 0
 
 

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from mlu_backend.parity import statistics
 
-_FORMAT = {torch.float32: "f", torch.float64: "d", torch.int64: "q", torch.int32: "i", torch.uint8: "B", torch.float16: "e"}
+_FORMAT = {
+    torch.float32: "f",
+    torch.float64: "d",
+    torch.int64: "q",
+    torch.int32: "i",
+    torch.uint8: "B",
+    torch.float16: "e",
+}
 
 
 def by_hand(values: list[float], dtype: torch.dtype) -> int:
@@ -64,9 +71,7 @@ def test_numbers_are_over_finite_elements_and_the_rest_is_counted() -> None:
     assert (found.norm, found.min, found.max, found.mean, found.nonfinite) == (5.0, -4.0, 3.0, -0.5, 2)
 
 
-@pytest.mark.parametrize(
-    "tensor", [torch.empty(0), torch.full((3,), math.nan)], ids=["no elements", "nothing finite"]
-)
+@pytest.mark.parametrize("tensor", [torch.empty(0), torch.full((3,), math.nan)], ids=["no elements", "nothing finite"])
 def test_without_finite_elements_all_numbers_are_zero(tensor: torch.Tensor) -> None:
     found = statistics.measure(tensor)
     assert (found.norm, found.min, found.max, found.mean) == (0.0, 0.0, 0.0, 0.0)
@@ -83,7 +88,9 @@ def test_complex_conjugate_negative_and_sparse_tensors_are_measured_by_their_val
 
 def test_half_precision_and_bool_have_their_own_bits() -> None:
     assert statistics.measure(torch.tensor([True, False])).mean == 0.5
-    ones = {statistics.checksum(torch.ones(3, dtype=d)) for d in (torch.float16, torch.bfloat16, torch.float32, torch.bool)}
+    ones = {
+        statistics.checksum(torch.ones(3, dtype=d)) for d in (torch.float16, torch.bfloat16, torch.float32, torch.bool)
+    }
     assert len(ones) == 4
 
 

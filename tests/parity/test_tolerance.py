@@ -53,7 +53,9 @@ def test_a_limit_admits_a_share_of_what_came_in() -> None:
 
 def test_users_rows_come_first(tmp_path: Path) -> None:
     path = tmp_path / "limits.toml"
-    path.write_text('[[limit]]\nprofile="mlu590"\nclass="convolution"\ndtype="float32"\nmean=5e-3\nsingle=5e-2\nsource="ours"\n')
+    path.write_text(
+        '[[limit]]\nprofile="mlu590"\nclass="convolution"\ndtype="float32"\nmean=5e-3\nsingle=5e-2\nsource="ours"\n'
+    )
     rows = tolerance.load(path)
     assert tolerance.find("mlu590", "convolution", "float32", rows).mean == 5e-3
     assert tolerance.find("mlu370", "convolution", "float32", rows).mean == 1e-3
@@ -61,9 +63,15 @@ def test_users_rows_come_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[[limit]]\nmean=1\n", '[[limit]]\nclass="nothing"\nmean=1\nsingle=1\nsource="x"\n', "not toml =", '[[limit]]\nmean=-1\nsingle=1\nsource="x"\n'],
+    [
+        "",
+        "[[limit]]\nmean=1\n",
+        '[[limit]]\nclass="nothing"\nmean=1\nsingle=1\nsource="x"\n',
+        "not toml =",
+        '[[limit]]\nmean=-1\nsingle=1\nsource="x"\n',
+    ],
     ids=["empty", "no source", "unknown class", "no toml", "negative"],
-)  # fmt: skip
+)
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "limits.toml"
     path.write_text(text)
@@ -79,11 +87,17 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("aten::addmm", "convolution"), ("aten::convolution_backward", "convolution"), ("aten::add.Tensor", "arithmetic"),
-        ("aten::cat", "io"), ("aten::index.Tensor", "io"), ("aten::sum.dim_IntList", "reduce"), ("aten::_softmax", "reduce"),
-        ("aten::gelu", "activation"), ("aten::max_pool2d_with_indices", "reduce"),
+        ("aten::addmm", "convolution"),
+        ("aten::convolution_backward", "convolution"),
+        ("aten::add.Tensor", "arithmetic"),
+        ("aten::cat", "io"),
+        ("aten::index.Tensor", "io"),
+        ("aten::sum.dim_IntList", "reduce"),
+        ("aten::_softmax", "reduce"),
+        ("aten::gelu", "activation"),
+        ("aten::max_pool2d_with_indices", "reduce"),
     ],
-)  # fmt: skip
+)
 def test_operators_have_the_class_of_what_they_do(name: str, kind: str) -> None:
     assert tolerance.class_of_operator(name) == kind
 
@@ -91,12 +105,16 @@ def test_operators_have_the_class_of_what_they_do(name: str, kind: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("torch.nn.modules.linear.Linear", "convolution"), ("torch.nn.modules.conv.Conv2d", "convolution"),
-        ("torch.nn.modules.dropout.Dropout", "random"), ("torch.nn.modules.activation.ReLU", "arithmetic"),
-        ("torch.nn.modules.sparse.Embedding", "io"), ("torch.nn.modules.sparse.EmbeddingBag", "reduce"),
-        ("torch.nn.modules.normalization.LayerNorm", "reduce"), ("train.LinearBlock", "composite"),
+        ("torch.nn.modules.linear.Linear", "convolution"),
+        ("torch.nn.modules.conv.Conv2d", "convolution"),
+        ("torch.nn.modules.dropout.Dropout", "random"),
+        ("torch.nn.modules.activation.ReLU", "arithmetic"),
+        ("torch.nn.modules.sparse.Embedding", "io"),
+        ("torch.nn.modules.sparse.EmbeddingBag", "reduce"),
+        ("torch.nn.modules.normalization.LayerNorm", "reduce"),
+        ("train.LinearBlock", "composite"),
         ("torch.nn.modules.container.Sequential", "composite"),
     ],
-)  # fmt: skip
+)
 def test_modules_of_torch_have_a_class_and_others_are_composite(name: str, kind: str) -> None:
     assert tolerance.class_of_module(name) == kind

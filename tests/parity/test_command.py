@@ -1,0 +1,205 @@
+"""``mlu-migrate parity``: the edit map, named entries, wrong use, and one run from start to end."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from mlu_migrate import parity, parity_args, pipeline
+from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, RunResult, Safety, Severity
+from mlu_migrate.output import Output
+from mlu_migrate.settings import Options, Settings
+
+
+def finding(line: int, before: str, after: str, **changes: object) -> Finding:
+    made = Finding(
+        "MLU201",
+        "cuda-method",
+        Severity.INFO,
+        Safety.SAFE,
+        Confidence.HIGH,
+        "a.py",
+        line,
+        1,
+        line,
+        9,
+        "m",
+        edits=(Edit(0, 1, b"x"),),
+        before=before,
+        after=after,
+        applied=True,
+    )
+    return made.with_(**changes)
+
+
+def lines_of(tmp_path: Path, before: str, after: str, *found: Finding) -> list[list[int]]:
+    (tmp_path / "a.py").write_text(after)
+    file = FileResult("a.py", FileStatus.CHANGED, source=before.encode(), output=after.encode(), findings=found)
+    rows = parity.edit_map(RunResult((file,)), tmp_path)["files"]["a.py"]
+    return [row["lines"] for row in rows]
+
+
+def test_an_edited_line_is_found_below_an_inserted_one(tmp_path: Path) -> None:
+    before, after = "import torch\nx = y.cuda()\n", "import torch\nimport torch_mlu\nx = y.mlu()\n"
+    assert lines_of(tmp_path, before, after, finding(2, "y.cuda()", "y.mlu()")) == [[3, 3]]
+
+
+def test_an_inserted_line_is_found_where_it_was_put(tmp_path: Path) -> None:
+    before, after = "import torch\nx = 1\n", "import torch\nimport torch_mlu\nx = 1\n"
+    assert lines_of(tmp_path, before, after, finding(1, "", "import torch_mlu")) == [[2, 2]]
+
+
+def test_neighbouring_edits_keep_their_own_lines(tmp_path: Path) -> None:
+    before, after = "a.cuda()\nb.cuda()\nc\n", "a.mlu()\nb.mlu()\nc\n"
+    found = (finding(1, "a.cuda()", "a.mlu()"), finding(2, "b.cuda()", "b.mlu()"))
+    assert lines_of(tmp_path, before, after, *found) == [[1, 1], [2, 2]]
+
+
+def test_a_file_edited_by_hand_since_still_has_the_right_lines(tmp_path: Path) -> None:
+    before, after = "x = y.cuda()\n", "# checked by hand\n\nx = y.mlu()\n"
+    assert lines_of(tmp_path, before, after, finding(1, "y.cuda()", "y.mlu()")) == [[3, 3]]
+
+
+def test_crlf_files_have_the_same_lines(tmp_path: Path) -> None:
+    before, after = "import torch\r\nx = y.cuda()\r\n", "import torch\r\nimport torch_mlu\r\nx = y.mlu()\r\n"
+    assert lines_of(tmp_path, before, after, finding(2, "y.cuda()", "y.mlu()")) == [[3, 3]]
+
+
+def test_findings_that_were_not_applied_are_in_the_map_and_advice_is_not(tmp_path: Path) -> None:
+    guess = finding(1, '"cuda"', '"mlu"', applied=False, safety=Safety.UNSAFE)
+    advice = finding(1, "x", "", applied=False, edits=())
+    file = FileResult("a.py", FileStatus.UNCHANGED, source=b'd = "cuda"\n', findings=(guess, advice))
+    (row,) = parity.edit_map(RunResult((file,)), tmp_path)["files"]["a.py"]
+    assert row["applied"] is False and row["safety"] == "unsafe"
+
+
+def test_every_edit_of_a_real_migration_lies_on_a_line_that_changed(tmp_path: Path, project: Path) -> None:
+    run = pipeline.run(pipeline.targets_of([project]), Settings(), Options(cache=False, jobs=1))
+    for file in run.result.files:
+        (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file.path).write_bytes(file.result)
+    files = parity.edit_map(run.result, tmp_path)["files"]
+    assert files
+    for name, rows in files.items():
+        new = (tmp_path / name).read_text().splitlines()
+        old = (project / name).read_text().splitlines()
+        for row in rows:
+            assert any(line not in old for line in new[row["lines"][0] - 1 : row["lines"][1]]), row
+
+
+def entries(project: Path, text: str) -> tuple[parity.Entry, ...]:
+    (project / "pyproject.toml").write_text(text)
+    return parity.entries(project)
+
+
+def test_entries_are_read_with_every_option(tmp_path: Path) -> None:
+    (entry, second) = entries(
+        tmp_path,
+        '[[tool.mlu-migrate.parity]]\nname = "train"\ncommand = "python train.py --x \'a b\'"\nsteps = 3\nseed = 5\n'
+        'reference = "cpu"\nprofile = "mlu590"\nlevel = "op"\ntimeout = 60\ntolerance = "limits.toml"\n'
+        '[[tool.mlu-migrate.parity]]\ncommand = ["python", "eval.py"]\n',
+    )
+    assert entry == parity.Entry(
+        ("python", "train.py", "--x", "a b"), "train", None, "cpu", 3, 5, "mlu590", "op", tmp_path / "limits.toml", 60.0
+    )
+    assert second == parity.Entry(("python", "eval.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[[tool.mlu-migrate.parity]]\nname = "x"\n', "needs a command"),
+        ('[[tool.mlu-migrate.parity]]\ncommand = "x"\nstep = 3\n', "has no setting step"),
+        ('[[tool.mlu-migrate.parity]]\ncommand = "x"\nsteps = "3"\n', "steps must be a number"),
+        ('[[tool.mlu-migrate.parity]]\ncommand = ""\n', "the command is empty"),
+        ("[tool.mlu-migrate]\nparity = 3\n", "are written [[tool.mlu-migrate.parity]]"),
+        ("not toml =", "pyproject.toml"),
+    ],
+)
+def test_an_entry_that_cannot_be_used_is_named(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(parity.ParityError) as caught:
+        entries(tmp_path, text)
+    assert words in str(caught.value)
+
+
+def test_a_project_without_entries_has_none(tmp_path: Path) -> None:
+    assert parity.entries(tmp_path) == ()
+    assert entries(tmp_path, "[project]\nname = 'x'\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["{p}/gone", "--", "python"], "no such folder"),
+        (["{p}/file", "--", "python"], "not a folder"),
+        (["{p}"], "nothing to run"),
+        (["{p}", "--name", "x"], "no parity entry named x"),
+        (["{p}", "--profile", "gpu", "--", "python"], "invalid choice"),
+        (["{p}", "--wrong", "--", "python"], "unrecognized arguments: --wrong"),
+        (["{p}", "--steps", "-1", "--", "python"], "must not be negative"),
+        (["{p}", "--reference", "{p}/none.zip", "--", "python"], "no such file"),
+        (["{p}", "--report", "{p}/x.doc", "--", "python"], "a report ends in one of"),
+        (["{p}", "--report", "{p}/no/x.md", "--", "python"], "its folder is not there"),
+        (["{p}", "--keep", "{p}", "--", "python"], "a folder that is empty or not there"),
+        (["{p}", "--migrated", "{p}/gone", "--", "python"], "no such folder"),
+    ],
+)
+def test_wrong_use_is_one_line_and_status_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    status = parity_args.main("parity", [a.format(p=tmp_path) for a in arguments], Output())
+    told = capsys.readouterr()
+    assert status == 2 and told.out == "" and words in told.err and len(told.err.splitlines()) == 1
+
+
+def test_traces_that_are_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert parity_args.main("parity-compare", [str(tmp_path), str(tmp_path)], Output()) == 2
+    assert "no trace here" in capsys.readouterr().err
+
+
+def test_help_fits_eighty_columns_and_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parity_args.main("parity", ["--help"], Output()) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    for option in (
+        "--migrated",
+        "--reference",
+        "--steps",
+        "--seed",
+        "--profile",
+        "--level",
+        "--tolerance",
+        "--keep",
+        "--timeout",
+        "--report",
+    ):
+        assert option in text
+
+
+def test_one_word_migrates_runs_compares_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    top = tmp_path / "project"
+    top.mkdir()
+    (top / "train.py").write_text(
+        "import torch\n\ntorch.manual_seed(0)\nmodel = torch.nn.Linear(4, 2).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor _ in range(2):\n"
+        "    loss = model(torch.randn(3, 4).cuda()).pow(2).mean()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    (top / "pyproject.toml").write_text(
+        '[project]\nname = "p"\nversion = "1"\n'
+        '[[tool.mlu-migrate.parity]]\nname = "train"\ncommand = "python train.py"\n'
+    )
+    reports = [str(tmp_path / f"r{suffix}") for suffix in (".md", ".json", ".html", ".xml")]
+    more = [word for path in reports for word in ("--report", path)]
+    status = parity_args.main("parity", [str(top), "--cards", "2", *more], Output(quiet=True))
+    assert capsys.readouterr().out.startswith("train: PARITY: match, bit for bit\n")
+    assert status == 0
+    data = json.loads(Path(reports[1]).read_text())
+    assert data["coverage"]["edits"] == data["coverage"]["exercised"] == 3
+    assert Path(reports[0]).read_text().startswith("# train: PARITY: match")
+    assert 'id="parity"' in Path(reports[2]).read_text() and "Error by layer and step" in Path(reports[2]).read_text()
+    assert ET.parse(reports[3]).getroot()[0].attrib["failures"] == "0"
+    assert sorted(p.name for p in top.iterdir()) == ["pyproject.toml", "train.py"]
