@@ -32,7 +32,9 @@ _TOUCH_AFTER = 24 * 3600.0  # seconds; an entry in use is marked as such once a 
 
 
 def default_folder() -> Path:
-    """Where entries lie unless the environment says otherwise."""
+    """
+    The folder of this tool in the user's cache, or the one that the environment names. Entries lie in ``results``.
+    """
     chosen = os.environ.get("MLU_MIGRATE_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -75,7 +77,8 @@ class Cache:
     """Entries of any process. Never raises: what cannot be read is a miss, what cannot be written is not kept."""
 
     def __init__(self, folder: Path | None = None, limit: int = LIMIT_BYTES) -> None:
-        self.folder = folder or default_folder()
+        # A folder of its own: tidying must not meet what else is kept beside it, such as the compiled device.
+        self.folder = folder or default_folder() / "results"
         self.limit = limit
         self.hits = 0
         self.misses = 0

@@ -143,3 +143,15 @@ def test_encoded_values_come_back_and_equal_values_have_equal_bytes() -> None:
 def test_encoded_values_of_another_make_are_refused(body: bytes) -> None:
     with pytest.raises(ValueError):
         cache.decode(body, (Edit,))
+
+
+def test_tidying_meets_nothing_but_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLU_MIGRATE_CACHE_DIR", str(tmp_path))
+    (tmp_path / "device").mkdir()
+    (tmp_path / "device" / "core.so").write_bytes(b"x" * 5000)
+    os.utime(tmp_path / "device" / "core.so", (1, 1))
+    store = cache.Cache(limit=1000)
+    for number in range(5):
+        store.put(cache.key(str(number)), b"x" * 1000)
+    assert store.tidy() > 0
+    assert (tmp_path / "device" / "core.so").exists()
