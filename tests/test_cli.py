@@ -545,3 +545,60 @@ def test_since_still_knows_what_unchanged_files_define(mlu: Mlu, repository: Pat
     git(repository, "commit", "-qm", "batch")
     (repository / "train.py").write_text("from pkg.batch import Batch\nimport torch\n\nb = Batch().cuda()\n")
     assert "Batch().mlu()" not in mlu("project", "--since", "HEAD", "--diff").out
+
+
+def test_doctor_lists_what_is_installed_for_people_and_for_machines(mlu: Mlu) -> None:
+    result = mlu("doctor")
+    assert result.status == 0
+    assert any(line.startswith("torch ") for line in result.out.splitlines())
+    assert json.loads(mlu("doctor", "--json").out)["python"].startswith(f"{sys.version_info[0]}.{sys.version_info[1]}")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "out"),
+    [
+        (
+            ["--", sys.executable, "-c", "import sys; print(sys.argv[1:])", "--cards", "--", "-h"],
+            0,
+            "['--cards', '--', '-h']",
+        ),
+        (["--cards", "2", "--", sys.executable, "-c", "import os; print(os.environ['MLU_EMULATOR_CARDS'])"], 0, "2"),
+        (["--cards=3", "-m", "script", "-v", "--support"], 5, "['-v', '--support']"),
+        (["script.py", "--cards", "4"], 5, "['--cards', '4']"),
+    ],
+)
+def test_run_hands_everything_after_the_program_to_the_program(
+    mlu: Mlu, tmp_path: Path, arguments: list[str], status: int, out: str
+) -> None:
+    (tmp_path / "script.py").write_text("import sys\nprint(sys.argv[1:])\nsys.exit(5)\n")
+    assert mlu("run", *arguments)[:2] == (status, f"{out}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run"], ["run", "--cards", "99", "x.py"], ["run", "--", "no-such-program-anywhere"]]
+)
+def test_a_program_that_cannot_be_run_is_one_clear_line(mlu: Mlu, arguments: list[str]) -> None:
+    result = mlu(*arguments)
+    assert result.status == 2
+    assert len(result.err.strip().splitlines()) == 1
+
+
+def test_parity_of_nothing_is_wrong_use(mlu: Mlu, project: Path) -> None:
+    result = mlu("parity", "project")
+    assert result.status == 2
+    assert "command after --" in result.err
+
+
+def test_review_writes_what_was_accepted_and_nothing_else(project: Path) -> None:
+    (project / "pkg" / "more.py").write_text("import torch\ny = torch.zeros(1).cuda()\n")
+    command = [sys.executable, "-m", "mlu_migrate", "review", "project"]
+
+    def keys(text: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, input="\n".join(text) + "\n", capture_output=True, text=True, cwd=project.parent)
+
+    before = snapshot(project)
+    assert keys("q").returncode == 0
+    assert snapshot(project) == before
+    assert keys("ynw").returncode == 0
+    changed = {name for name, data in snapshot(project).items() if data != before[name]}
+    assert len(changed) == 1
