@@ -31,11 +31,11 @@ def accelerate_loop() -> Report:
     accelerator = Accelerator()
     set_seed(3)
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=5e-2)
     loader = torch.utils.data.DataLoader(data(), batch_size=8 // accelerator.num_processes)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     losses = []
-    for _ in range(3):
+    for _ in range(6):
         for x, y in loader:
             with accelerator.accumulate(model):
                 loss = nn.functional.mse_loss(model(x), y)
@@ -94,10 +94,10 @@ def transformers_trainer() -> Report:
     arguments = TrainingArguments(
         output_dir=os.environ["PROGRAM_FOLDER"],
         per_device_train_batch_size=4,
-        max_steps=8,
+        max_steps=16,
         logging_steps=1,
-        learning_rate=1e-2,
-        save_steps=4,
+        learning_rate=3e-2,
+        save_steps=8,
         report_to=[],
         seed=3,
     )
@@ -166,14 +166,14 @@ def lightning_trainer() -> Report:
             return loss
 
         def configure_optimizers(self) -> torch.optim.Optimizer:
-            return torch.optim.AdamW(self.parameters(), lr=1e-2)
+            return torch.optim.AdamW(self.parameters(), lr=5e-2)
 
     seed_everything(3)
     model = Model()
     trainer = Trainer(
         accelerator=MluAccelerator(),
         strategy=SingleDeviceStrategy(device=torch.device("mlu", 0)),
-        max_epochs=3,
+        max_epochs=6,
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
