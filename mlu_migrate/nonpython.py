@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from mlu_migrate import notebooks
@@ -87,6 +88,7 @@ _CHECKERS: Mapping[str, Callable[[Document], None]] = {
     "dotenv": dotenv.check,
     "requirements": requirements.check,
     "cmake": cmake.check,
+    "markdown": markdown.check,
 }
 _VALIDATORS: Mapping[str, Callable[[str], bool]] = {
     "yaml": yamlfile.valid,
@@ -127,13 +129,20 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     if kind is None or settings.configs == "off" or b"\0" in source or not vocabulary.trigger().search(source):
         return unchanged
     doc = Document(source, path, settings, prose=kind == "markdown")
-    if kind == "markdown":
+    doc.engine = _engine(path, settings, facts)
+    doc.free_lines = kind in ("shell", "markdown")
+    _CHECKERS[kind](doc)
+    return apply.finish(doc, _VALIDATORS.get(kind))
+
+
+def _engine(path: str, settings: Settings, facts: object) -> Callable[[bytes], FileResult]:
+    def migrate_python(source: bytes) -> FileResult:
         from mlu_migrate import engine
 
-        markdown.check(doc, lambda block, name: engine.migrate(block, name, settings, facts))  # type: ignore[arg-type]
-    else:
-        _CHECKERS[kind](doc)
-    return apply.finish(doc, _VALIDATORS.get(kind))
+        known = replace(settings, kept=()) if settings.kept else settings  # places of the baseline are the file's
+        return engine.migrate(source, path, known, facts)  # type: ignore[arg-type]
+
+    return migrate_python
 
 
 def _first_bytes(path: Path) -> bytes:

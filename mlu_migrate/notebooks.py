@@ -240,6 +240,7 @@ class _Notebook:
         inner = Document(cell.text.encode("utf-8", "surrogatepass"), self.doc.path, self.settings)
         if inner.encoding != "utf-8":
             return
+        inner.engine, inner.free_lines = self.engine, True
         look(inner)
         result = apply.finish(inner)
         source = inner.source

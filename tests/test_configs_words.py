@@ -307,3 +307,17 @@ def test_no_two_rules_have_the_same_name_and_a_shared_code_has_one() -> None:
         names.setdefault(entry.code, set()).add(entry.name)
     assert all(len(found) == 1 for found in names.values()), names
     assert len({name for found in names.values() for name in found}) == len(names)
+
+
+def test_python_in_a_command_is_left_where_a_new_line_would_break_the_file() -> None:
+    command = b'run: |\n  python -c "import torch\n  print(torch.zeros(1).cuda())"\n  python t.py --device cuda\n'
+    result = nonpython.migrate(command, ".github/workflows/a.yml", Settings())
+    assert result.output == command.replace(b"--device cuda", b"--device mlu")
+    assert "embedded-python" in {f.message_id for f in result.findings}
+
+
+def test_python_in_one_line_is_rewritten_in_any_format() -> None:
+    command = b"python -c 'import torch; print(torch.cuda.is_available())'"
+    wanted = b"python -c 'import torch; import torch_mlu; print(torch.mlu.is_available())'"
+    for name, frame in (("a.yaml", b"run: %s\n"), ("Makefile", b"a:\n\t%s\n"), ("Dockerfile", b"RUN %s\n")):
+        assert nonpython.migrate(frame % command, name, Settings()).output == frame % wanted

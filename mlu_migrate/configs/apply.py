@@ -67,7 +67,8 @@ def choose(doc: Document, findings: list[Finding]) -> list[Finding]:
     for f in findings:
         if (f.code, f.line, f.column) in held:
             continue
-        safe = f.safety is Safety.SAFE and (write or (f.code in LAUNCH and not doc.prose))
+        needed = f.code in LAUNCH or not f.code.startswith("MLU6")  # the latter: Python in a command line
+        safe = f.safety is Safety.SAFE and (write or (needed and not doc.prose))
         unsafe = f.safety is Safety.UNSAFE and write and doc.settings.unsafe
         if f.edits and (safe or unsafe):
             wanted.append(f)

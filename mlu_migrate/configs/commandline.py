@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from mlu_migrate.configs import checks, packages
+from mlu_migrate.configs import checks, packages, pythoncode
 from mlu_migrate.configs import vocabulary as words
 from mlu_migrate.configs.document import Document
 from mlu_migrate.configs.shellwords import Command, HereDocument, Word, commands
@@ -104,9 +104,7 @@ def _heredoc(doc: Document, item: HereDocument) -> None:
     program = _strip(item.command.arguments)
     name = _basename(program[0]) if program else ""
     if _PYTHON.fullmatch(name):
-        found = words.EMBEDDED_PYTHON.search(doc.text, item.start, item.end)
-        if found:
-            checks.embedded_python(doc, found.start(), found.end())
+        pythoncode.check(doc, item.start, item.end, literal=not item.expands)
         return
     target = " ".join(word.raw for word in item.command.words)
     if name in _SHELLS or re.search(r"\.(?:sh|sbatch|slurm)\b", target):
@@ -327,9 +325,8 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
         start, end = word.inner
         pair = _PAIR.fullmatch(word.value) if not word.raw.startswith("-") else None
         if previous is not None and previous.raw == "-c" and _PYTHON.fullmatch(program):
-            found = words.EMBEDDED_PYTHON.search(doc.text, start, end)
-            if found:
-                checks.embedded_python(doc, found.start(), found.end())
+            quote = word.raw[0] if word.quoted else ""
+            pythoncode.check(doc, start, end, quote=quote, literal=quote == "'")
         elif word.raw.startswith("-") and "=" in word.value:
             key, _, text = word.value.partition("=")
             _option_value(doc, end - len(text), end, key, program)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import bisect
 import codecs
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from mlu_migrate.configs import catalogue
-from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.model import Confidence, Edit, FileResult, Finding, Safety, Severity
 from mlu_migrate.settings import Settings
 
 
@@ -24,6 +24,8 @@ class Document:
         self.path = path
         self.settings = settings
         self.prose = prose  # documentation: edits are told, and made with --configs write only
+        self.engine: Callable[[bytes], FileResult] | None = None  # migrates Python source
+        self.free_lines = False  # whether a line can be added without regard to indentation or quoting
         self.sure = True  # False for saved data, where a key's meaning is the writer's business
         self.base = len(codecs.BOM_UTF8) if source.startswith(codecs.BOM_UTF8) else 0
         self.encoding = "utf-8"

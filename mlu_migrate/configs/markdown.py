@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
-from mlu_migrate.configs import commandline, dockerfile, ini, jsonfile, shell, tomlconfig, yamlfile
+from mlu_migrate.configs import commandline, dockerfile, ini, jsonfile, pythoncode, shell, tomlconfig, yamlfile
 from mlu_migrate.configs.document import Document
-from mlu_migrate.model import Edit, FileResult
 
 _FENCE = re.compile(
     r"^(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<language>[\w+#.-]*)[^\n]*\n", re.MULTILINE
@@ -36,18 +34,17 @@ _FORMATS: Mapping[str, Callable[[Document], None]] = {
     "docker": dockerfile.check,
     "slurm": shell.check,
 }
-Engine = Callable[[bytes, str], FileResult]
 
 
-def check(doc: Document, engine: Engine | None = None) -> None:
-    """Look at the code blocks of one file. ``engine`` migrates Python source, when Python blocks are wanted."""
+def check(doc: Document) -> None:
+    """Look at the code blocks of one file."""
     for start, end, language in blocks(doc.text):
         if language in _SHELLS or (not language and _LAUNCHES.match(doc.text, start, end)):
             _shell(doc, start, end)
         elif language in _FORMATS:
             embed(doc, start, end, _FORMATS[language])
-        elif language in _PYTHON and engine is not None and "cuda" in doc.text[start:end].lower():
-            _python(doc, start, end, engine)
+        elif language in _PYTHON and "cuda" in doc.text[start:end].lower():
+            _python(doc, start, end)
 
 
 def blocks(text: str) -> list[tuple[int, int, str]]:
@@ -75,25 +72,14 @@ def _shell(doc: Document, start: int, end: int) -> None:
 def embed(doc: Document, start: int, end: int, checker: Callable[[Document], None]) -> None:
     """Judge ``doc.text[start:end]``, which starts a line, as a file of its own, and take its findings over."""
     inner = Document(doc.text[start:end].encode(doc.encoding), doc.path, doc.settings, prose=doc.prose)
+    inner.engine = doc.engine
     checker(inner)
-    _take(doc, start, inner)
-
-
-def _take(doc: Document, start: int, inner: Document) -> None:
-    shift, lines = doc.byte(start), doc.line_of(start) - 1
-    for f in inner.findings:
-        edits = tuple(Edit(e.start + shift, e.end + shift, e.text) for e in f.edits)
-        doc.findings.append(replace(f, line=f.line + lines, end_line=f.end_line + lines, edits=edits))
+    pythoncode.take(doc, start, inner.findings)
     for name, (first, last) in inner.reads.items():
         doc.reads.setdefault(name, (start + first, start + last))
 
 
-def _python(doc: Document, start: int, end: int, engine: Engine) -> None:
-    source = doc.text[start:end].encode("utf-8")
-    if doc.encoding != "utf-8":
-        return
-    inner = Document(source, doc.path, doc.settings, prose=True)
-    # A block is no program: that nothing in it imports torch says nothing.
-    found = [f for f in engine(source, doc.path).findings if f.code != "MLU001" or f.edits]
-    inner.findings += [replace(f, applied=False) for f in found]
-    _take(doc, start, inner)
+def _python(doc: Document, start: int, end: int) -> None:
+    if doc.engine is not None and doc.encoding == "utf-8":
+        result = doc.engine(doc.text[start:end].encode("utf-8"))
+        pythoncode.take(doc, start, pythoncode.worth_telling(result))

@@ -160,9 +160,7 @@ def names_backend(key: str) -> bool:
 
 
 # Frameworks that read the CUDA names themselves. A file that speaks of one and not of torch is left to it.
-FRAMEWORK = re.compile(
-    r"(?i)(?<![a-z])(?:tensorflow|paddle(?:paddle)?|mxnet|keras|mindspore|tritonserver)(?![a-z])"
-)
+FRAMEWORK = re.compile(r"(?i)(?<![a-z])(?:tensorflow|paddle(?:paddle)?|mxnet|keras|mindspore|tritonserver)(?![a-z])")
 BOOSTING = re.compile(r"(?i)(?<![a-z])(?:xgb|xgboost|lightgbm|lgbm|catboost)")
 
 # Keys whose values are names people read or look things up by: "cuda" there is a word, whatever the program does.
