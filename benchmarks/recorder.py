@@ -171,7 +171,8 @@ def main() -> int:
         )
     last = rows[-1]
     print(
-        f"\n{last['model']}: {float(last['bytes']) / 1e6:.1f} MB, resident {float(last['memory_quarter']) / 1e6:.0f} MB "
+        f"\n{last['model']}: {float(last['bytes']) / 1e6:.1f} MB, "
+        f"resident {float(last['memory_quarter']) / 1e6:.0f} MB "
         f"after a quarter, "
         f"{float(last['memory_end']) / 1e6:.0f} MB at the end"
     )  # type: ignore[arg-type]

@@ -352,8 +352,13 @@ def _target(
         elif new_high > new_low:
             found += _within(text, after, new_low, new_high)
     if not found:
-        return finding.line, finding.end_line
-    return min(found) + 1, max(found) + 1
+        found = [first, last]
+    low, high = min(found), max(found)
+    if finding.applied and text and not any(text in line for line in after[low : high + 1]):
+        holding = [number for number, line in enumerate(after) if text in line]
+        if holding:  # lines were moved by hand since
+            low = high = min(holding, key=lambda number: abs(number - low))
+    return low + 1, high + 1
 
 
 def _within(text: bytes, after: Sequence[bytes], low: int, high: int) -> list[int]:

@@ -80,7 +80,7 @@ def test_what_agrees_passes(output: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("test_differs", "result: 1.0e+00 mean, 1.0e+00 single; the limit is 2e-06 mean"),
+        ("test_differs", "output: 1.0e+00 mean, 1.0e+00 single; the limit is 2e-06 mean"),
         ("test_marked_differs", "result: 1.0e-03 mean"),
         ("test_returns_nothing", "not judged: a test marked mlu_parity returned no tensor"),
         ("test_stays_on_the_cpu", "not judged: none of the returned tensors lives on mlu"),
