@@ -98,7 +98,9 @@ def _reason(finding: Finding, reasons: dict[tuple[str, str, str], int], lang: st
     return reasons.setdefault((f"{finding.code} {finding.name}", shown(message), shown(hint)), len(reasons))
 
 
-def _item(file: FileResult, finding: Finding, mark: str, reasons: dict[tuple[str, str, str], int], lang: str) -> list[Any]:
+def _item(
+    file: FileResult, finding: Finding, mark: str, reasons: dict[tuple[str, str, str], int], lang: str
+) -> list[Any]:
     before, after = _in_line(file, finding)
     where = str(finding.line) if finding.cell is None else f"[{finding.cell}] {finding.line}"
     return [
