@@ -57,7 +57,8 @@ class DeviceValue(Page):
 
     ## What it changes
     `cuda` and `cuda:N` given to an option, key or variable whose name says device become `mlu` and `mlu:N`. Under a
-    name that does not say so the change is offered as unsafe.
+    name that does not say so the change is offered as unsafe. Python in a command line (`python -c`, a here document)
+    goes through the rules for Python; where a change could not stand there, the place is reported.
 
     ## Before
         python train.py --device cuda:0
