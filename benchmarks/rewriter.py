@@ -1,9 +1,11 @@
 """
-Speed of the rewriter, as ratios inside one run: `python benchmarks/rewriter.py [--json FILE] [--runs 5] [--corpus FOLDER]`.
+Speed of the rewriter, as ratios inside one run: `python benchmarks/rewriter.py [--json FILE] [--runs 5] [--corpus
+FOLDER]`.
 
 Without --corpus, pinned pure-Python wheels are taken from PyPI (a wheel is unpacked, never built: downloading a source
 archive through pip would run its setup.py). Everything is measured in one process and one thread with CPU time, except
-start-up, which is wall time of a fresh process. Each figure is the median, with the least and the greatest, of --runs runs.
+start-up, which is wall time of a fresh process. Each figure is the median, with the least and the greatest, of --runs
+runs.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ def parse_all(files: list[tuple[str, bytes]]) -> None:
         if mentions(data):
             try:
                 cst.parse_module(data)
-            except Exception:  # noqa: BLE001 - a file libcst refuses costs what it costs
+            except Exception:
                 continue
 
 
@@ -128,7 +130,7 @@ def codemod_all(files: list[tuple[str, bytes]]) -> None:
         if mentions(data):
             try:
                 MetadataWrapper(cst.parse_module(data)).visit(QualifiedCodemod())
-            except Exception:  # noqa: BLE001
+            except Exception:
                 continue
 
 
@@ -140,7 +142,10 @@ def start_up(command: list[str]) -> float:
 
 
 def growth(runs: int) -> dict[str, float]:
-    """CPU seconds for one file of 10k, 100k and 1M lines, and of peak memory in MiB for the largest, in a fresh process."""
+    """
+    CPU seconds for one file of 10k, 100k and 1M lines, and of peak memory in MiB for the largest, in a fresh
+    process.
+    """
     code = (
         "import resource, sys, time\n"
         "from mlu_migrate import engine\n"

@@ -1,7 +1,9 @@
 """
-Coverage-guided fuzzing of decode, parse, edit and apply: `python benchmarks/fuzz_engine.py [-max_total_time=3600] [CORPUS]`.
+Coverage-guided fuzzing of decode, parse, edit and apply: `python tests/fuzz_engine.py [-max_total_time=3600]
+[CORPUS]`.
 
-Needs the package atheris. Each input is shown to the engine as a Python file; a traceback, a result that does not parse where
+Needs the package atheris. Each input is shown to the engine as a Python file; a traceback, a result that does not
+parse where
 the input did, an unstable second run or a byte changed outside the edits ends the run with the input saved.
 """
 
