@@ -72,6 +72,7 @@ def each(programs: list[Program]) -> pytest.MarkDecorator:
 
 ALL = each(PROGRAMS)
 COMPARED = each([program for program in PROGRAMS if program.same_losses])
+DECIDED = each([program for program in PROGRAMS if "decisions" in program.facts])
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,13 @@ def test_every_file_of_the_migrated_program_compiles(program: Program, bench: Be
         compile(text, str(name), "exec", dont_inherit=True)
         changed += text != (program.folder / name).read_bytes()
     assert changed > 0, "a GPU program was migrated without a change"
+
+
+@DECIDED
+def test_what_a_person_must_decide_is_in_the_report(program: Program, bench: Bench) -> None:
+    report = json.loads((bench.migrated(program.folder) / "mlu-migrate-report.json").read_text(encoding="utf-8"))
+    left = {finding["code"] for finding in report["findings"] if finding["safety"] == "manual"}
+    assert left >= set(program.facts["decisions"])
 
 
 @ALL
