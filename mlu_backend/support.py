@@ -9,7 +9,8 @@ what torch_mlu registers for the card, and printed as a table of 80 columns or w
 [{"operator": "aten::add.Tensor", "dtypes": ["float32"], "calls": 2, "answer": "native", "reason": "", "evidence":
 "path:line", "limit": null}]}``
 
-A process that is killed, or ends through ``os._exit``, leaves nothing.
+What a listed operator calls in turn is not counted. A process that is killed, or ends through ``os._exit``, leaves
+nothing, and code that torch.compile generated calls no operators: leave it out of a run that is to be judged.
 """
 
 from __future__ import annotations
@@ -183,6 +184,7 @@ def _library() -> ctypes.CDLL:
     from mlu_backend import build
 
     library = ctypes.CDLL(str(build.support_library()))
+    library.mlu_support_start.argtypes = [ctypes.c_char_p]
     library.mlu_support_read.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.mlu_support_read.restype = ctypes.c_size_t
     return library
@@ -190,7 +192,8 @@ def _library() -> ctypes.CDLL:
 
 def start() -> None:
     """Count operators in this process from now on, and leave the counts in the folder of ``run`` if there is one."""
-    _library().mlu_support_start()
+    names = [*table()["operators"], *(name for name in table()["never_fall_back"] if not name.endswith("*"))]
+    _library().mlu_support_start("".join(f"{name}\n" for name in names).encode())
     if os.environ.get(FOLDER):
         atexit.register(_leave)
 

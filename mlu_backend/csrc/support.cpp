@@ -2,7 +2,8 @@
 //
 // A library of its own with a C interface: only `--support` needs it, so nothing else pays for its build or its hook.
 // torch's RecordFunction reports every call of the dispatcher; a call counts if a tensor on the device goes in or, for
-// an operator that takes none, comes out.
+// an operator that takes none, comes out. What an operator of the card calls in turn does not count: the card has one
+// kernel for it, however the emulator computes it.
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
@@ -11,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 
 namespace {
 
@@ -18,6 +20,7 @@ namespace {
 struct Counts {
   std::mutex guard;
   std::map<std::string, uint64_t> calls; // "aten::add.Tensor\tfloat32,int64"
+  std::unordered_set<std::string> of_card; // written before counting starts, then only read
 };
 
 Counts& counts() {
@@ -70,40 +73,61 @@ void note(const c10::IValue& value, std::string& dtypes) {
   }
 }
 
-void count(const at::RecordFunction& call, const std::string& dtypes) {
+std::string full_name(const at::RecordFunction& call) {
   const auto name = call.operator_name();
-  if (!name || dtypes.empty()) {
-    return;
+  if (!name) {
+    return {};
   }
-  auto key = name->name + (name->overload_name.empty() ? "" : "." + name->overload_name) + "\t" + dtypes;
-  std::lock_guard<std::mutex> lock(counts().guard);
-  ++counts().calls[std::move(key)];
+  return name->overload_name.empty() ? name->name : name->name + "." + name->overload_name;
 }
 
+void count(const std::string& name, const std::string& dtypes) {
+  if (name.empty() || dtypes.empty()) {
+    return;
+  }
+  std::lock_guard<std::mutex> lock(counts().guard);
+  ++counts().calls[name + "\t" + dtypes];
+}
+
+thread_local int inside_of_card = 0; // operators of the card this thread is in
+
 struct Seen : at::ObserverContext {
+  std::string name;
   bool counted = false;
+  bool of_card = false;
 };
 
 std::unique_ptr<at::ObserverContext> entered(const at::RecordFunction& call) {
+  if (inside_of_card > 0) {
+    return nullptr;
+  }
   auto seen = std::make_unique<Seen>();
+  seen->name = full_name(call);
   std::string dtypes;
   for (const auto& input : call.inputs()) {
     note(input, dtypes);
   }
   seen->counted = !dtypes.empty();
-  count(call, dtypes);
+  count(seen->name, dtypes);
+  seen->of_card = seen->counted && counts().of_card.count(seen->name) > 0;
+  inside_of_card += seen->of_card;
   return seen;
 }
 
 void left(const at::RecordFunction& call, at::ObserverContext* context) {
-  if (static_cast<Seen*>(context)->counted) {
+  if (context == nullptr) {
+    return;
+  }
+  const auto* seen = static_cast<Seen*>(context);
+  inside_of_card -= seen->of_card;
+  if (seen->counted) {
     return;
   }
   std::string dtypes;
   for (const auto& output : call.outputs()) {
     note(output, dtypes);
   }
-  count(call, dtypes);
+  count(seen->name, dtypes);
 }
 
 at::CallbackHandle handle = 0;
@@ -112,8 +136,18 @@ at::CallbackHandle handle = 0;
 
 extern "C" {
 
-C10_EXPORT void mlu_support_start() {
+// `of_card`: names of the operators the card has kernels for, each followed by a line feed.
+C10_EXPORT void mlu_support_start(const char* of_card) {
   if (handle == 0) {
+    std::string name;
+    for (const char* at = of_card; *at != 0; ++at) {
+      if (*at != '\n') {
+        name += *at;
+        continue;
+      }
+      counts().of_card.insert(std::move(name));
+      name.clear();
+    }
     handle = at::addGlobalCallback(at::RecordFunctionCallback(entered, left)
                                        .needsInputs(true)
                                        .needsOutputs(true)

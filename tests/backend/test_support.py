@@ -51,6 +51,7 @@ def test_backward_passes_and_optimizers_are_counted_too(counting: None) -> None:
     torch.optim.SGD(layer.parameters(), lr=0.1).step()
     found = used()
     assert "aten::mm" in found and any(name.startswith("aten::_foreach_add_") for name in found)
+    assert "aten::_copy_from" not in found
 
 
 def test_operators_on_the_cpu_and_after_stopping_are_not_counted(counting: None) -> None:
@@ -68,6 +69,18 @@ def test_operators_without_tensor_arguments_count_by_their_result(counting: None
     torch.empty(3, device="mlu", dtype=torch.float16)
     torch.empty(3)
     assert used()["aten::empty.memory_format"] == {("float16",): 1}
+
+
+def test_what_an_operator_of_the_card_calls_in_turn_is_not_counted(counting: None) -> None:
+    tensors = [torch.ones(2, device="mlu"), torch.ones(3, device="mlu")]
+    support.clear()
+    torch._foreach_mul_(tensors, 2.0)
+    tensors[0].copy_(tensors[0].double())
+    torch.nn.functional.linear(tensors[1], torch.ones(2, 3, device="mlu"))
+    found = used()
+    assert found["aten::_foreach_mul_.Scalar"] == {("float32",): 1}
+    assert "aten::mul_.Scalar" not in found and "aten::_copy_from" not in found
+    assert "aten::linear" in found and len(found) > 3, "a composite operator is opened"
 
 
 def test_a_registered_kernel_is_native_and_names_its_place_in_torch_mlu() -> None:
