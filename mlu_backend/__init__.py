@@ -1,8 +1,9 @@
 """
-The emulated device ``mlu``: a real PyTorch device (PrivateUse1) that behaves as Cambricon's card does, on a machine without one.
+The emulated device ``mlu``: a real PyTorch device (PrivateUse1) that behaves as Cambricon's card does, on a machine
+without one.
 
-Importing this package makes ``import torch_mlu`` work in this process and in the processes it starts; it does not import
-torch and starts no device. A torch_mlu that is installed always wins over ours.
+Importing this package makes ``import torch_mlu`` work in this process and in the processes it starts; it does not
+import torch and starts no device. A torch_mlu that is installed always wins over ours.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 Recording operators on static tensors, and running them again into the same memory: what a device graph does.
 
 While a recording is open every operator below autograd is noted with the tensors it was given and those it returned.
-Running it again calls the same operators on the same tensors and writes the results over the first ones. A capture on the
-card computes nothing; ours has to compute in order to know shapes, so memory that existed before is put back at the end.
+Running it again calls the same operators on the same tensors and writes the results over the first ones. A capture on
+the card computes nothing; ours has to compute in order to know shapes, so memory that existed before is put back at the
+end.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from torch.utils._pytree import tree_iter
 
 aten = torch.ops.aten
 
-# Operators that need the result on the host, or whose result's size depends on values: a stream that records cannot wait.
+# Operators that need the result on the host, or whose result's size depends on values: a stream that records cannot
+# wait.
 WAITING = {
     "aten::_local_scalar_dense",
     "aten::nonzero",

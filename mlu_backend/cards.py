@@ -1,9 +1,9 @@
 """
 Which card is emulated: its name, version numbers and memory, by profile.
 
-From the reference: names MLU370 and MLU590, major version 3 for MLU370 and 5 for MLU5xx, architectures 3.0 and 5.0, cards
-372 and 592 (torch_mlu r2.4: csrc/utils/common.cpp:39-48, utils/cpp_extension.py:867-906). Memory sizes, the number of
-clusters and of cores in one, and linear memory are not in it: those are round figures of this emulator, and
+From the reference: names MLU370 and MLU590, major version 3 for MLU370 and 5 for MLU5xx, architectures 3.0 and 5.0,
+cards 372 and 592 (torch_mlu r2.4: csrc/utils/common.cpp:39-48, utils/cpp_extension.py:867-906). Memory sizes, the
+number of clusters and of cores in one, and linear memory are not in it: those are round figures of this emulator, and
 ``MLU_EMULATOR_MEMORY`` sets the memory of a run.
 """
 

@@ -92,8 +92,8 @@ def run(
     """
     Run a program on the emulated device and return its exit status (128 + N for a program ended by signal N).
 
-    ``argv``: ``["train.py", ...]``, ``["-m", "module", ...]`` or ``["--", "command", ...]``. ``support``: true prints the
-    operator support table to stderr afterwards, a path writes it there as JSON as well. A wrong command line or a
+    ``argv``: ``["train.py", ...]``, ``["-m", "module", ...]`` or ``["--", "command", ...]``. ``support``: true prints
+    the operator support table to stderr afterwards, a path writes it there as JSON as well. A wrong command line or a
     command that cannot be started raises UsageError.
     """
     todo, env = command(argv), environment(cards, profile)

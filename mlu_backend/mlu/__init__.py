@@ -1,8 +1,9 @@
 """
 ``torch.mlu``: the cards as a program sees them.
 
-This package is loaded as ``torch_mlu.mlu`` and registered as ``torch.mlu`` as well. Its submodules exist once under each
-name, as with the real one: ``from torch.mlu.amp import GradScaler`` loads a second copy (torch_mlu/__init__.py:61).
+This package is loaded as ``torch_mlu.mlu`` and registered as ``torch.mlu`` as well. Its submodules exist once under
+each name, as with the real one: ``from torch.mlu.amp import GradScaler`` loads a second copy
+(torch_mlu/__init__.py:61).
 """
 
 from __future__ import annotations
@@ -113,8 +114,9 @@ def _lazy_init() -> None:
             for queued_call, _ in _queued_calls:
                 try:
                     queued_call()
-                except Exception:  # noqa: BLE001, S110
-                    # As the real one, which builds a message here and never raises it (torch_mlu/mlu/__init__.py:148-153).
+                except Exception:
+                    # As the real one, which builds a message here and never raises it
+                    # (torch_mlu/mlu/__init__.py:148-153).
                     pass
         finally:
             del _tls.is_initializing
@@ -373,7 +375,9 @@ def set_stream(stream: Stream | None) -> None:
 
 
 class StreamContext:
-    """Make a stream current for a block; does nothing for None. A stream of another card makes that card current too."""
+    """
+    Make a stream current for a block; does nothing for None. A stream of another card makes that card current too.
+    """
 
     cur_stream: Stream | None = None
 
@@ -408,9 +412,7 @@ def stream(stream: Stream | None) -> StreamContext:
 
 
 # Legacy classes come from a table; their names are listed in _legacy.
-_mlu_storage_classes = {
-    _legacy.storage_class(name, dtype, __name__) for name, dtype in _legacy.DTYPES.items()
-}
+_mlu_storage_classes = {_legacy.storage_class(name, dtype, __name__) for name, dtype in _legacy.DTYPES.items()}
 globals().update({cls.__name__: cls for cls in _mlu_storage_classes})
 globals().update({f"{name}Tensor": _legacy.tensor_type(name, _legacy.DTYPES[name]) for name in _legacy.TENSORS})
 torch._storage_classes.update(_mlu_storage_classes)

@@ -28,7 +28,9 @@ class _Forward:
 
 @dataclass
 class _Backward:
-    """One recorded backward pass: gradients come in and go out in tensors of its own; None where there is no gradient."""
+    """
+    One recorded backward pass: gradients come in and go out in tensors of its own; None where there is no gradient.
+    """
 
     graph: Any
     incoming: list[torch.Tensor | None]
@@ -45,13 +47,15 @@ def make_graphed_callables(
     """
     Replace functions or modules by versions that replay recordings, forward and backward.
 
-    ``sample_args`` has the arguments to record with: a tuple of tensors, or one such tuple for each of several callables,
-    which are recorded in the order given (backward passes in the opposite order) and share one memory pool. Inputs get no
-    gradient unless their sample asks for one. RuntimeError while the autocast cache is on. Gradients lie in memory of the
-    recording: drop them (``zero_grad``) before the next backward pass, as with torch.cuda.
+    ``sample_args`` has the arguments to record with: a tuple of tensors, or one such tuple for each of several
+    callables, which are recorded in the order given (backward passes in the opposite order) and share one memory pool.
+    Inputs get no gradient unless their sample asks for one. RuntimeError while the autocast cache is on. Gradients lie
+    in memory of the recording: drop them (``zero_grad``) before the next backward pass, as with torch.cuda.
     """
     if torch.is_autocast_enabled("mlu") and torch.is_autocast_cache_enabled():
-        raise RuntimeError("make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`.")
+        raise RuntimeError(
+            "make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`."
+        )
     single = not isinstance(callables, tuple)
     functions = (callables,) if single else callables
     samples = (sample_args,) if single else sample_args
@@ -88,15 +92,17 @@ def _refuse_unfit(function: Any) -> None:
         )
     if any(buffer.requires_grad for buffer in function.buffers()):
         raise RuntimeError(
-            "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be trainable. "
-            "All buffers must have ``requires_grad=False``."
+            "In any :class:`~torch.nn.Module` passed to :func:`~make_graphed_callables`, only parameters may be "
+            "trainable. All buffers must have ``requires_grad=False``."
         )
 
 
 def _tensors(arguments: Any) -> list[torch.Tensor]:
     leaves, _ = tree_flatten(arguments)
     if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
-        raise TypeError("In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed.")
+        raise TypeError(
+            "In the beta API, sample_args for each callable must contain only Tensors. Other types are not allowed."
+        )
     return leaves
 
 

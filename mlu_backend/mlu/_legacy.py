@@ -1,8 +1,8 @@
 """
 Legacy classes: storages such as ``torch.mlu.FloatStorage`` and tensor types such as ``torch.mlu.FloatTensor``.
 
-Tensor types are no subclasses of Tensor: calling one makes a tensor, ``isinstance`` asks for device and dtype, and the type's
-full name is what ``Tensor.type()`` says, so that it can be given to ``Tensor.type(...)`` as well.
+Tensor types are no subclasses of Tensor: calling one makes a tensor, ``isinstance`` asks for device and dtype, and the
+type's full name is what ``Tensor.type()`` says, so that it can be given to ``Tensor.type(...)`` as well.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class _TensorType(type):
 
 
 def _construct(dtype: torch.dtype, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor:
-    """As ``torch.FloatTensor`` reads its arguments: nothing, sizes, a tensor, a storage or data; ``device`` must be mlu."""
+    """
+    As ``torch.FloatTensor`` reads its arguments: nothing, sizes, a tensor, a storage or data; ``device`` must be mlu.
+    """
     device = torch.device(kwargs.pop("device", None) or "mlu")
     if device.type != "mlu":
         raise RuntimeError(f"legacy constructor expects device type: mlu but device type: {device.type} was passed")
@@ -104,5 +106,7 @@ def _construct(dtype: torch.dtype, args: tuple[Any, ...], kwargs: dict[str, Any]
 def tensor_type(name: str, dtype: torch.dtype) -> type:
     """``torch.mlu.<name>Tensor``."""
     return _TensorType(
-        f"torch.mlu.{name}Tensor", (), {"dtype": dtype, "is_sparse": False, "layout": torch.strided, "__module__": "torch.mlu"}
+        f"torch.mlu.{name}Tensor",
+        (),
+        {"dtype": dtype, "is_sparse": False, "layout": torch.strided, "__module__": "torch.mlu"},
     )

@@ -9,7 +9,8 @@ import torch
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """
-    The index meant by ``device``: a number, a string, a torch.device, a ``torch.mlu.device`` or, with ``optional``, None.
+    The index meant by ``device``: a number, a string, a torch.device, a ``torch.mlu.device`` or, with ``optional``,
+    None.
 
     ``allow_cpu`` lets the CPU through as -1. ValueError for another device type (torch_mlu/mlu/_utils.py:31-33).
     """

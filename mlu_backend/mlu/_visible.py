@@ -1,8 +1,8 @@
 """
 Which cards a process may see, read from the environment.
 
-The leftmost set name of ``CN_VISIBLE_DEVICES``, ``MLU_VISIBLE_DEVICES``, ``CUDA_VISIBLE_DEVICES`` wins. Its value is a comma
-list of indices or UUIDs: a repeated entry empties the list, the first negative or non-numeric entry ends it
+The leftmost set name of ``CN_VISIBLE_DEVICES``, ``MLU_VISIBLE_DEVICES``, ``CUDA_VISIBLE_DEVICES`` wins. Its value is a
+comma list of indices or UUIDs: a repeated entry empties the list, the first negative or non-numeric entry ends it
 (torch_mlu/mlu/__init__.py:332-376).
 """
 

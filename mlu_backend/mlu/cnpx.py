@@ -1,4 +1,6 @@
-"""Named ranges for a profiler, the counterpart of ``torch.cuda.nvtx``. Ranges also show up as torch profiler records."""
+"""
+Named ranges for a profiler, the counterpart of ``torch.cuda.nvtx``. Ranges also show up as torch profiler records.
+"""
 
 from __future__ import annotations
 

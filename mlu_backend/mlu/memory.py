@@ -1,8 +1,8 @@
 """
 Memory of the cards: statistics, limits, snapshots.
 
-The keys of ``memory_stats`` and of the snapshot are those of torch_mlu (torch_mlu/csrc/python/Module.cpp:382-622), which are
-torch.cuda's with ``num_device_alloc`` and its like added.
+The keys of ``memory_stats`` and of the snapshot are those of torch_mlu (torch_mlu/csrc/python/Module.cpp:382-622),
+which are torch.cuda's with ``num_device_alloc`` and its like added.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -
         stream = stream.mlu_stream
     if not isinstance(stream, int):
         raise TypeError(
-            "Invalid type for stream argument, must be `torch.mlu.Stream` or `int` representing a pointer to a existing stream"
+            "Invalid type for stream argument, must be `torch.mlu.Stream` or `int` representing a pointer "
+            "to a existing stream"
         )
     with torch.mlu.device(index):
         return _MLUC._mlu_mluCachingAllocator_raw_alloc(size, stream)
@@ -98,7 +99,9 @@ def _leaves(prefix: str, node: Any) -> Iterator[tuple[str, int]]:
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """Statistics of a card, keys flattened (``"allocated_bytes.all.current"``) and sorted; empty before initialisation."""
+    """
+    Statistics of a card, keys flattened (``"allocated_bytes.all.current"``) and sorted; empty before initialisation.
+    """
     return collections.OrderedDict(sorted(_leaves("", memory_stats_as_nested_dict(device))))
 
 
@@ -122,7 +125,8 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 def reset_max_memory_allocated(device: Any = None) -> None:
     """Deprecated: does :func:`reset_peak_memory_stats`."""
     warnings.warn(
-        "torch.mlu.reset_max_memory_allocated now calls torch.mlu.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        "torch.mlu.reset_max_memory_allocated now calls torch.mlu.reset_peak_memory_stats, "
+        "which resets /all/ peak memory stats.",
         FutureWarning,
         stacklevel=2,
     )
@@ -132,7 +136,8 @@ def reset_max_memory_allocated(device: Any = None) -> None:
 def reset_max_memory_cached(device: Any = None) -> None:
     """Deprecated: does :func:`reset_peak_memory_stats`."""
     warnings.warn(
-        "torch.mlu.reset_max_memory_cached now calls torch.mlu.reset_peak_memory_stats, which resets /all/ peak memory stats.",
+        "torch.mlu.reset_max_memory_cached now calls torch.mlu.reset_peak_memory_stats, "
+        "which resets /all/ peak memory stats.",
         FutureWarning,
         stacklevel=2,
     )
@@ -249,7 +254,9 @@ def _save_memory_usage(filename: str = "output.svg", snapshot: dict[str, Any] | 
 def _save_drawing(kind: str, filename: str, snapshot: dict[str, Any] | None) -> None:
     from torch.cuda import _memory_viz
 
-    drawing = getattr(_memory_viz, kind)(_snapshot() if snapshot is None else snapshot, format_flamegraph=_flame.flame_graph)
+    drawing = getattr(_memory_viz, kind)(
+        _snapshot() if snapshot is None else snapshot, format_flamegraph=_flame.flame_graph
+    )
     with open(filename, "w", encoding="utf-8") as file:
         file.write(drawing)
 

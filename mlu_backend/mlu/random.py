@@ -1,8 +1,8 @@
 """
 Random numbers on the device.
 
-The state of a generator is 16 bytes, uint8, on the CPU: 8 of seed and 8 of offset (a multiple of 4). It has another layout
-and length than a CPU or CUDA state. Setters wait until the device is initialised; getters initialise it
+The state of a generator is 16 bytes, uint8, on the CPU: 8 of seed and 8 of offset (a multiple of 4). It has another
+layout and length than a CPU or CUDA state. Setters wait until the device is initialised; getters initialise it
 (torch_mlu/mlu/random.py:22-77).
 """
 

@@ -1,8 +1,8 @@
 """
 How tensors, storages and events travel to another process.
 
-A storage's memory is moved to a shared-memory file on first use, in place: every tensor over it keeps its identity, and the
-other process maps the same pages, as the IPC handle of a card would let it.
+A storage's memory is moved to a shared-memory file on first use, in place: every tensor over it keeps its identity, and
+the other process maps the same pages, as the IPC handle of a card would let it.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def _reduce_tensor(tensor: torch.Tensor) -> tuple[Any, ...]:
         return torch_mlu._MLUC._replaced["reductions.reduce_tensor"](tensor)
     if tensor.requires_grad and not tensor.is_leaf:
         raise RuntimeError(
-            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support crossing "
-            "process boundaries.  If you just want to transfer the data, call detach() on the tensor before serializing "
-            "(e.g., putting it on the queue)."
+            "Cowardly refusing to serialize non-leaf tensor which requires_grad, since autograd does not support "
+            "crossing process boundaries.  If you just want to transfer the data, call detach() on the tensor before "
+            "serializing (e.g., putting it on the queue)."
         )
     torch.utils.hooks.warn_if_has_hooks(tensor)
     storage = tensor.untyped_storage()

@@ -56,7 +56,9 @@ def _warn_64_bit_typed_storage(stacklevel: int = 2) -> None:
     _say_once(stacklevel)
 
 
-def typedstorage_to_mlu(self: TypedStorage, device: Any = None, non_blocking: bool = False, **kwargs: Any) -> TypedStorage:
+def typedstorage_to_mlu(
+    self: TypedStorage, device: Any = None, non_blocking: bool = False, **kwargs: Any
+) -> TypedStorage:
     """A copy of a typed storage on a card; RuntimeError for a quantised dtype, one warning for a 64-bit one."""
     _warn_typed_storage_removal()
     if self.dtype in unsupported_dtypes:
@@ -87,7 +89,12 @@ def _typed_storage_copy(self: TypedStorage, source: TypedStorage, non_blocking: 
 
 
 def _typed_storage_init(
-    self: TypedStorage, *args: Any, device: Any = None, dtype: Any = None, wrap_storage: Any = None, _internal: bool = False
+    self: TypedStorage,
+    *args: Any,
+    device: Any = None,
+    dtype: Any = None,
+    wrap_storage: Any = None,
+    _internal: bool = False,
 ) -> None:
     on_mlu = wrap_storage.device.type == "mlu" if wrap_storage is not None else _names_mlu(device)
     if on_mlu and dtype in unsupported_dtypes:
@@ -129,7 +136,9 @@ def _typed_storage_pin_memory(self: TypedStorage, device: Any = "mlu") -> TypedS
 
 
 def _share_mlu_(self: UntypedStorage, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """What another process needs to open this memory: (card, handle, bytes, offset, counter, counter offset, event, sync)."""
+    """
+    What another process needs to open this memory: (card, handle, bytes, offset, counter, counter offset, event, sync).
+    """
     return torch_mlu._MLUC._share_mlu_(self, *args, **kwargs)
 
 
@@ -170,7 +179,12 @@ def _load(
 ) -> Any:
     """``torch.serialization._load``."""
     return _original("serialization._load")(
-        zip_file, map_location, pickle_module, pickle_file=pickle_file, overall_storage=overall_storage, **pickle_load_args
+        zip_file,
+        map_location,
+        pickle_module,
+        pickle_file=pickle_file,
+        overall_storage=overall_storage,
+        **pickle_load_args,
     )
 
 

@@ -1,8 +1,8 @@
 """
 Streams and events.
 
-Work on the emulated card is done when the call returns, so streams order nothing; what is kept is what a program can see:
-which stream is current, identities and priorities, and the times events were recorded at.
+Work on the emulated card is done when the call returns, so streams order nothing; what is kept is what a program can
+see: which stream is current, identities and priorities, and the times events were recorded at.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import Any
 
 import torch
 import torch_mlu
-
-from ._utils import _get_device_index
 
 __all__ = ["Event", "ExternalStream", "Stream"]
 
@@ -82,8 +80,8 @@ class Event(torch_mlu._MLUC._MLUEventBase):
     """
     A point in a stream's work.
 
-    ``enable_timing``: keep the time, for :meth:`elapsed_time`. ``blocking``: wait without spinning. ``interprocess``: may be
-    sent to another process (and then keeps no time).
+    ``enable_timing``: keep the time, for :meth:`elapsed_time`. ``blocking``: wait without spinning. ``interprocess``:
+    may be sent to another process (and then keeps no time).
     """
 
     def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
@@ -127,4 +125,6 @@ class Event(torch_mlu._MLUC._MLUEventBase):
         return ctypes.c_void_p(self.mlu_event)
 
     def __repr__(self) -> str:
-        return f"<torch.mlu.Event {self._as_parameter_.value:#x}>" if self.mlu_event else "<torch.mlu.Event uninitialized>"
+        return (
+            f"<torch.mlu.Event {self._as_parameter_.value:#x}>" if self.mlu_event else "<torch.mlu.Event uninitialized>"
+        )

@@ -1,8 +1,8 @@
 """
 Programs run in processes of their own, for tests of what an import or an environment variable does.
 
-Most are forked from a server that has torch and torch_mlu imported and no card used, which is what a fresh process has after
-its import lines; ``fresh=True`` starts Python anew.
+Most are forked from a server that has torch and torch_mlu imported and no card used, which is what a fresh process has
+after its import lines; ``fresh=True`` starts Python anew.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ def execute(code: str, env: dict[str, str], folder: str | None, out: str, err: s
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, number)
         os.close(handle)
-    sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", closefd=False)
     os.environ.clear()
     os.environ.update(env)
     if folder is not None:

@@ -55,13 +55,13 @@ def test_cast_inputs_leaves_float64_and_the_cpu_alone() -> None:
 
             @staticmethod
             @torch.mlu.amp.custom_fwd(cast_inputs=torch.float16)
-            def forward(ctx, *given):  # noqa: ANN001, ANN002, ANN205
+            def forward(ctx, *given):
                 Double.seen = [x.dtype for x in given]
                 return given[0] * 2
 
             @staticmethod
             @torch.mlu.amp.custom_bwd
-            def backward(ctx, grad):  # noqa: ANN001, ANN205
+            def backward(ctx, grad):
                 return grad * 2, None, None
 
     x = torch.ones(2, device="mlu", requires_grad=True)

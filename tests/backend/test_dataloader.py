@@ -50,7 +50,7 @@ def test_a_forked_worker_may_not_use_the_card_and_a_spawned_one_may() -> None:
     assert lines(code) == ["True"]
 
 
-def test_case_dumps_follow_a_window_of_iterations(monkeypatch) -> None:  # noqa: ANN001
+def test_case_dumps_follow_a_window_of_iterations(monkeypatch) -> None:
     from torch_mlu._MLUC._libraries import _gencase
     from torch_mlu.utils import counter
 

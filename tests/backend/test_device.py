@@ -20,7 +20,8 @@ def test_without_a_card_nothing_is_available_and_use_raises() -> None:
     code = """
     import torch, torch_mlu
     print(torch.mlu.is_available(), torch.mlu.device_count())
-    for use in (torch.mlu.init, lambda: torch.zeros(1, device="mlu"), lambda: torch.ones(1).mlu(), lambda: torch.mlu.FloatTensor(2)):
+    zeros, move = lambda: torch.zeros(1, device="mlu"), lambda: torch.ones(1).mlu()
+    for use in (torch.mlu.init, zeros, move, lambda: torch.mlu.FloatTensor(2)):
         try:
             use()
         except Exception as error:
@@ -235,7 +236,9 @@ def test_attention_switches_hold_for_a_block() -> None:
     assert not hasattr(torch.backends.mlu, "enable_cudnn_sdp")
     query = torch.randn(1, 2, 4, 8, device="mlu", dtype=torch.float16)
     wide = torch.randn(1, 2, 4, 512, device="mlu", dtype=torch.float16)
-    assert torch.backends.mlu.can_use_flash_attention(torch.backends.mlu.SDPAParams(query, query, query, None, 0.0, False, False))
+    assert torch.backends.mlu.can_use_flash_attention(
+        torch.backends.mlu.SDPAParams(query, query, query, None, 0.0, False, False)
+    )
     with pytest.warns(UserWarning, match="256"):
         assert not torch.backends.mlu.can_use_flash_attention(
             torch.backends.mlu.SDPAParams(wide, wide, wide, None, 0.0, False, False), debug=True

@@ -23,8 +23,11 @@ def test_a_peer_that_is_not_there_is_named() -> None:
         torch.mlu.can_device_access_peer(0, 99)
 
 
-@pytest.mark.parametrize("use", [lambda: torch.mlu.set_device(99), lambda: torch.zeros(1, device="mlu:99"), lambda: torch.ones(1).to("mlu:8")])
-def test_using_a_card_that_is_not_there_fails_in_the_library(use) -> None:  # noqa: ANN001
+@pytest.mark.parametrize(
+    "use",
+    [lambda: torch.mlu.set_device(99), lambda: torch.zeros(1, device="mlu:99"), lambda: torch.ones(1).to("mlu:8")],
+)
+def test_using_a_card_that_is_not_there_fails_in_the_library(use) -> None:
     with pytest.raises(RuntimeError, match="^CNRT error: "):
         use()
 
@@ -53,7 +56,7 @@ def test_another_device_type_is_refused() -> None:
         lambda a, b: torch.nn.functional.linear(a, b),
     ],
 )
-def test_mixed_devices_are_refused(operation) -> None:  # noqa: ANN001
+def test_mixed_devices_are_refused(operation) -> None:
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
         operation(torch.ones(2, 2), torch.ones(2, 2, device="mlu"))
     with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
@@ -75,7 +78,8 @@ def test_a_forked_child_of_a_process_that_used_a_card_may_not() -> None:
     os.waitpid(child, 0)
     """
     text = (
-        "Cannot re-initialize MLU in forked subprocess. To use MLU with multiprocessing, you must use the 'spawn' start method"
+        "Cannot re-initialize MLU in forked subprocess. To use MLU with multiprocessing, "
+        "you must use the 'spawn' start method"
     )
     assert lines(code) == [text] * 3
 
@@ -102,7 +106,9 @@ def test_a_missing_operator_raises_when_falling_back_is_switched_off() -> None:
         print(error)
     """
     (line,) = lines(code, fresh=True, ENABLE_FALLBACK_TO_CPU="0")
-    assert line.startswith("The operator 'aten::linalg_eig") and "is not currently implemented for the MLU device." in line
+    assert (
+        line.startswith("The operator 'aten::linalg_eig") and "is not currently implemented for the MLU device." in line
+    )
 
 
 def test_a_missing_operator_warns_once_and_falls_back() -> None:
@@ -127,7 +133,10 @@ def test_storages_do_not_travel_alone() -> None:
 
 
 def test_quantised_storages_are_refused() -> None:
-    with pytest.raises(RuntimeError, match="^Cannot create MLU storage with quantized dtype$"), warnings.catch_warnings():
+    with (
+        pytest.raises(RuntimeError, match="^Cannot create MLU storage with quantized dtype$"),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")
         torch.TypedStorage(4, dtype=torch.quint8).mlu()
 

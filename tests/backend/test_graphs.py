@@ -10,7 +10,7 @@ import torch_mlu  # noqa: F401
 from _programs import lines
 
 
-def captured(function, *inputs: torch.Tensor):  # noqa: ANN001, ANN201
+def captured(function, *inputs: torch.Tensor):
     """A graph of one call on static inputs, and what it returned."""
     graph = torch.mlu.MLUGraph()
     with torch.mlu.graph(graph):
@@ -150,9 +150,7 @@ def test_the_autocast_cache_has_to_be_off_for_graphed_callables() -> None:
 
 def test_an_instance_records_once() -> None:
     graph, _ = captured(lambda x: x + 1, torch.ones(1, device="mlu"))
-    text = (
-        "^This MLUGraph instance already owns a captured graph. To capture a new graph, create a new instance.$"
-    )
+    text = "^This MLUGraph instance already owns a captured graph. To capture a new graph, create a new instance.$"
     with torch.mlu.stream(torch.mlu.Stream()), pytest.raises(RuntimeError, match=text):
         graph.capture_begin()
     graph.reset()
@@ -169,7 +167,10 @@ def test_a_capture_ends_where_it_began() -> None:
     graph = torch.mlu.MLUGraph()
     with torch.mlu.stream(torch.mlu.Stream()):
         graph.capture_begin()
-        with torch.mlu.stream(torch.mlu.Stream()), pytest.raises(RuntimeError, match="^Capture must end on the same stream it began on.$"):
+        with (
+            torch.mlu.stream(torch.mlu.Stream()),
+            pytest.raises(RuntimeError, match="^Capture must end on the same stream it began on.$"),
+        ):
             graph.capture_end()
     assert not torch.mlu.is_current_stream_capturing()
 
@@ -188,7 +189,10 @@ def test_an_empty_capture_warns() -> None:
 
 
 def test_an_unknown_mode_is_refused() -> None:
-    with torch.mlu.stream(torch.mlu.Stream()), pytest.raises(RuntimeError, match="`global`, `thread_local`, or `relaxed`"):
+    with (
+        torch.mlu.stream(torch.mlu.Stream()),
+        pytest.raises(RuntimeError, match="`global`, `thread_local`, or `relaxed`"),
+    ):
         torch.mlu.MLUGraph().capture_begin(capture_error_mode="strict")
 
 
@@ -205,7 +209,7 @@ def test_an_unknown_mode_is_refused() -> None:
         lambda x: torch._foreach_lerp([x], [x], 0.5),
     ],
 )
-def test_what_cannot_be_recorded_fails_in_the_library(act) -> None:  # noqa: ANN001
+def test_what_cannot_be_recorded_fails_in_the_library(act) -> None:
     x = torch.ones(3, device="mlu")
     graph = torch.mlu.MLUGraph()
     with pytest.raises(RuntimeError, match="^CNRT error: "), torch.mlu.graph(graph):
@@ -215,8 +219,10 @@ def test_what_cannot_be_recorded_fails_in_the_library(act) -> None:  # noqa: ANN
     assert x.tolist() == [1.0, 1.0, 1.0]
 
 
-@pytest.mark.parametrize("act", [lambda: torch.mlu.manual_seed(1), lambda: torch.mlu.default_generators[0].get_offset()])
-def test_seeding_inside_a_capture_is_refused(act) -> None:  # noqa: ANN001
+@pytest.mark.parametrize(
+    "act", [lambda: torch.mlu.manual_seed(1), lambda: torch.mlu.default_generators[0].get_offset()]
+)
+def test_seeding_inside_a_capture_is_refused(act) -> None:
     graph = torch.mlu.MLUGraph()
     with pytest.raises(RuntimeError, match="^Cannot call MLUGeneratorImpl::"), torch.mlu.graph(graph):
         torch.ones(1, device="mlu") + 1
@@ -228,7 +234,10 @@ def test_an_optimizer_step_is_captured_only_when_capturable() -> None:
     param.grad = torch.ones(2, device="mlu")
     optimizer = torch.optim.Adam([param])
     optimizer.step()
-    with pytest.raises(RuntimeError, match="Attempting MLU graph capture of step"), torch.mlu.graph(torch.mlu.MLUGraph()):
+    with (
+        pytest.raises(RuntimeError, match="Attempting MLU graph capture of step"),
+        torch.mlu.graph(torch.mlu.MLUGraph()),
+    ):
         optimizer.step()
 
 

@@ -22,7 +22,12 @@ def start(folder: Path, *arguments: str, **variables: str) -> subprocess.Complet
     env = clean(**variables)
     env["PYTHONPATH"] = os.pathsep.join(p for p in env["PYTHONPATH"].split(os.pathsep) if p != str(SITE))
     return subprocess.run(
-        [sys.executable, "-m", "mlu_backend", *arguments], cwd=folder, env=env, capture_output=True, text=True, timeout=240
+        [sys.executable, "-m", "mlu_backend", *arguments],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
 
 
@@ -40,7 +45,8 @@ def test_a_script_sees_what_plain_python_would_show_it(tmp_path: Path) -> None:
         "sub/show.py",
         """
         import json, sys, __main__
-        print(json.dumps([sys.argv, __name__, __main__.__file__, sys.path[0], __builtins__.__name__, sys.flags.interactive]))
+        seen = [sys.argv, __name__, __main__.__file__, sys.path[0], __builtins__.__name__, sys.flags.interactive]
+        print(json.dumps(seen))
         """,
     )
     plain = subprocess.run(
@@ -52,7 +58,11 @@ def test_a_script_sees_what_plain_python_would_show_it(tmp_path: Path) -> None:
 
 def test_a_module_runs_as_with_dash_m(tmp_path: Path) -> None:
     write(tmp_path, "pkg/__init__.py", "")
-    write(tmp_path, "pkg/__main__.py", "import sys, torch, torch_mlu\nprint(sys.argv[1:], __package__, torch.mlu.device_count())")
+    write(
+        tmp_path,
+        "pkg/__main__.py",
+        "import sys, torch, torch_mlu\nprint(sys.argv[1:], __package__, torch.mlu.device_count())",
+    )
     done = start(tmp_path, "--cards=3", "-m", "pkg", "a", "-b")
     assert (done.stdout, done.returncode) == ("['a', '-b'] pkg 3\n", 0), done.stderr
 
@@ -64,7 +74,9 @@ def test_a_traceback_shows_the_program_only(tmp_path: Path) -> None:
     assert "mlu_backend" not in done.stderr and done.stderr.startswith("Traceback") and done.stderr.count("File ") == 2
 
 
-@pytest.mark.parametrize(("code", "status"), [("import sys; sys.exit(7)", 7), ("raise SystemExit('x')", 1), ("import os; os._exit(3)", 3)])
+@pytest.mark.parametrize(
+    ("code", "status"), [("import sys; sys.exit(7)", 7), ("raise SystemExit('x')", 1), ("import os; os._exit(3)", 3)]
+)
 def test_exit_codes_come_through(tmp_path: Path, code: str, status: int) -> None:
     write(tmp_path, "leave.py", code)
     assert start(tmp_path, "leave.py").returncode == status
@@ -124,7 +136,8 @@ def test_all_children_find_the_device(tmp_path: Path) -> None:
             print(out.tolist())
             # No card has been used here yet, so a forked worker may use one.
             print(torch.cat(list(DataLoader(OnCard(), num_workers=1))).flatten().tolist())
-            print(torch.cat(list(DataLoader(OnCard(), num_workers=1, multiprocessing_context="spawn"))).flatten().tolist())
+            spawned = DataLoader(OnCard(), num_workers=1, multiprocessing_context="spawn")
+            print(torch.cat(list(spawned)).flatten().tolist())
         """,
     )
     done = start(tmp_path, "--cards", "2", "children.py")
@@ -171,7 +184,9 @@ def test_a_failing_rank_fails_the_command(tmp_path: Path) -> None:
         (["--", "no-such-program"], "cannot start no-such-program"),
     ],
 )
-def test_a_wrong_command_line_is_told_and_exits_with_two(capsys: pytest.CaptureFixture[str], arguments: list[str], text: str) -> None:
+def test_a_wrong_command_line_is_told_and_exits_with_two(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
     assert launch.main(arguments) == 2
     assert text in capsys.readouterr().err
 
@@ -203,7 +218,9 @@ def test_an_installed_torch_mlu_wins_in_the_program_and_its_children(tmp_path: P
             subprocess.run([sys.executable, __file__, "child"])
         """,
     )
-    done = start(tmp_path, "ask.py", PYTHONPATH=os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(tmp_path / "installed")]))
+    done = start(
+        tmp_path, "ask.py", PYTHONPATH=os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(tmp_path / "installed")])
+    )
     assert done.stdout.splitlines() == ["real 9 False True"] * 2, done.stderr
 
 
@@ -214,10 +231,13 @@ def test_a_folder_that_only_has_the_name_is_no_torch_mlu(tmp_path: Path) -> None
 
 
 def test_importing_the_package_is_enough(tmp_path: Path) -> None:
-    code = "import sys, mlu_backend; print('torch' in sys.modules); import torch_mlu, torch; print(torch.ones(1, device='mlu').item())"
+    code = "import sys, mlu_backend; print('torch' in sys.modules); import torch_mlu, torch; "
+    code += "print(torch.ones(1, device='mlu').item())"
     env = clean()
     env["PYTHONPATH"] = os.pathsep.join(p for p in env["PYTHONPATH"].split(os.pathsep) if p != str(SITE))
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.stdout.splitlines() == ["False", "1.0"], done.stderr
 
 

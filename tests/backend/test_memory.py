@@ -47,7 +47,9 @@ def empty() -> Iterator[None]:
 def test_statistics_have_exactly_the_keys_of_the_real_ones() -> None:
     torch.mlu.init()
     expected = set(COUNTERS)
-    expected |= {f"{group}.{pool}.{leaf}" for group in GROUPS for pool in ("all", "small_pool", "large_pool") for leaf in LEAVES}
+    expected |= {
+        f"{group}.{pool}.{leaf}" for group in GROUPS for pool in ("all", "small_pool", "large_pool") for leaf in LEAVES
+    }
     expected |= {f"oversize_{kind}.{leaf}" for kind in ("allocations", "segments") for leaf in LEAVES}
     stats = torch.mlu.memory_stats()
     assert set(stats) == expected
@@ -56,7 +58,9 @@ def test_statistics_have_exactly_the_keys_of_the_real_ones() -> None:
 
 
 def test_statistics_are_empty_before_first_use() -> None:
-    assert lines("import torch, torch_mlu; print(dict(torch.mlu.memory_stats()), torch.mlu.memory_allocated())") == ["{} 0"]
+    assert lines("import torch, torch_mlu; print(dict(torch.mlu.memory_stats()), torch.mlu.memory_allocated())") == [
+        "{} 0"
+    ]
 
 
 def test_what_a_tensor_takes_is_counted_and_given_back(empty: None) -> None:
@@ -108,7 +112,9 @@ def test_running_out_raises_the_real_text_and_can_be_survived() -> None:
     print(torch.mlu.memory_stats()["num_ooms"], torch.mlu.mem_get_info()[1] >> 20)
     """
     first, last = lines(code, MLU_EMULATOR_MEMORY="64M")
-    assert first.startswith("True MLU out of memory. Tried to allocate 60.00 MiB. MLU 0 has a total capacity of 64.00 MiB of which")
+    assert first.startswith(
+        "True MLU out of memory. Tried to allocate 60.00 MiB. MLU 0 has a total capacity of 64.00 MiB of which"
+    )
     assert "PYTORCH_MLU_ALLOC_CONF=expandable_segments:True" in first
     assert last == "1 64"
 
@@ -214,7 +220,8 @@ def test_settings_are_read_and_shown() -> None:
     import torch, torch_mlu
     torch.mlu.init()
     settings = torch.mlu.memory._snapshot()["allocator_settings"]
-    print(settings["PYTORCH_MLU_ALLOC_CONF"], settings["max_split_size"] >> 20, settings["roundup_power2_divisions"]["256"])
+    divisions = settings["roundup_power2_divisions"]
+    print(settings["PYTORCH_MLU_ALLOC_CONF"], settings["max_split_size"] >> 20, divisions["256"])
     """
     text = "max_split_size_mb:64,roundup_power2_divisions:[256:1,512:2,>:8]"
     assert lines(code, PYTORCH_MLU_ALLOC_CONF=text) == [f"{text} 64 1"]

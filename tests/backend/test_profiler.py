@@ -14,7 +14,9 @@ from torch.profiler import ProfilerActivity, profile, record_function
 def finished() -> profile:
     model = torch.nn.Linear(64, 64).mlu()
     x = torch.randn(32, 64, device="mlu")
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.MLU], record_shapes=True, profile_memory=True) as prof:
+    with profile(
+        activities=[ProfilerActivity.CPU, ProfilerActivity.MLU], record_shapes=True, profile_memory=True
+    ) as prof:
         with record_function("step"):
             model(x).sum().backward()
     return prof

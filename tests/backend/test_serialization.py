@@ -65,7 +65,9 @@ def test_a_card_that_is_missing_on_loading_is_named(tmp_path: Path) -> None:
 
 
 def cuda_file(path: Path) -> None:
-    """A file as a GPU writes it: the same bytes with another tag of equal length ("cuda:0" for "mlu:10" would not be)."""
+    """
+    A file as a GPU writes it: the same bytes with another tag of equal length ("cuda:0" for "mlu:10" would not be).
+    """
     torch.save({"x": torch.ones(2)}, path)
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}

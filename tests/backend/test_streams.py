@@ -139,5 +139,3 @@ def test_generic_streams_and_events_of_torch_work() -> None:
 
 def test_collectives_have_no_stream_before_there_is_a_group() -> None:
     assert torch.mlu.cncl_stream() == []
-
-

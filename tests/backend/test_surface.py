@@ -202,7 +202,14 @@ def test_everything_attached_to_torch_is_there() -> None:
 
 def test_nothing_public_is_offered_that_the_real_one_lacks() -> None:
     """A program that uses such a name would run here and fail on the card."""
-    for module in ("torch.mlu", "torch.mlu.memory", "torch.mlu.random", "torch.mlu.streams", "torch.mlu.graphs", "torch.mlu.amp"):
+    for module in (
+        "torch.mlu",
+        "torch.mlu.memory",
+        "torch.mlu.random",
+        "torch.mlu.streams",
+        "torch.mlu.graphs",
+        "torch.mlu.amp",
+    ):
         known = {row["name"].partition(".")[0] for row in table()["modules"][module]}
         ours = home(module)
         extra = {
@@ -266,7 +273,9 @@ def test_no_gap_is_stale() -> None:
 
 
 def test_every_patch_of_the_import_is_in_place() -> None:
-    """Targets the real import replaces are replaced here too, or torch 2.13 does the same by itself (a gap row says so)."""
+    """
+    Targets the real import replaces are replaced here too, or torch 2.13 does the same by itself (a gap row says so).
+    """
     left = []
     for row in table()["patches"]:
         target = row["target"]
@@ -286,7 +295,11 @@ def test_every_patch_of_the_import_is_in_place() -> None:
         mine = getattr(found, "__module__", None) or type(found).__module__
         globals_of = getattr(found, "__globals__", {}).get("__name__", "")
         if found is MISSING or not (str(mine).startswith("torch_mlu") or globals_of.startswith("torch_mlu")):
-            if name in ("mlu", "MLU", "__module__") or found is None or "torch_mlu" in repr(getattr(found, "__closure__", "")):
+            if (
+                name in ("mlu", "MLU", "__module__")
+                or found is None
+                or "torch_mlu" in repr(getattr(found, "__closure__", ""))
+            ):
                 continue
             left.append(target)
     assert left == []

@@ -1,8 +1,8 @@
 """
 The ``torch_mlu`` that migrated code imports, backed by an emulated card.
 
-A torch_mlu installed elsewhere on the path always wins: this package finds it, loads it in its own place and is gone. Else
-it starts the device and sets up torch as the real one does; the order is that of ``torch_mlu/__init__.py``.
+A torch_mlu installed elsewhere on the path always wins: this package finds it, loads it in its own place and is gone.
+Else it starts the device and sets up torch as the real one does; the order is that of ``torch_mlu/__init__.py``.
 """
 
 from __future__ import annotations

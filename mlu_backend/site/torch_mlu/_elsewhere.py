@@ -26,7 +26,12 @@ def find_real() -> ModuleSpec | None:
             continue
         spec = PathFinder.find_spec("torch_mlu", others) if finder is PathFinder else find_spec("torch_mlu", None)
         # Without a loader it is a folder that happens to have the name, such as a checkout's.
-        if spec is not None and spec.loader is not None and spec.origin and not _is_ours(str(Path(spec.origin).parent.parent)):
+        if (
+            spec is not None
+            and spec.loader is not None
+            and spec.origin
+            and not _is_ours(str(Path(spec.origin).parent.parent))
+        ):
             return spec
     return None
 

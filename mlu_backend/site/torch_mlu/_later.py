@@ -1,4 +1,6 @@
-"""Runs a function once another module has been imported, so that start-up does not pay for modules a program may not use."""
+"""
+Runs a function once another module has been imported, so that start-up does not pay for modules a program may not use.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """
 The start-up order of our torch_mlu, in one place.
 
-1. ``load_mlu``: the C++ device first (``_MLUC`` imports it), since every Python part asks it something; then ``torch.mlu``.
-2. ``register``: PrivateUse1 gets its name before methods are generated, because these carry the name; switches follow.
-3. the patches of ``torch_mlu.apply_patches``, which use the generated methods.
+1. ``load_mlu``: the C++ device first (``_MLUC`` loads it), since every Python part asks it something; then torch.mlu.
+2. ``register``: PrivateUse1 gets its name before methods are generated, because these carry the name; then switches.
+3. The patches of ``torch_mlu.apply_patches``, which use the generated methods.
 4. ``finish``: what needs all of it, collectives and compilation last.
 """
 
@@ -55,7 +55,9 @@ def register(unsupported_dtype: list[torch.dtype]) -> None:
             unsupported_dtype=unsupported_dtype,
         )
     torch._C._set_cublas_allow_tf32 = mlu.fake_set_cublas_allow_tf32
-    torch._C._set_cublas_allow_fp16_reduced_precision_reduction = mlu.fake_set_cublas_allow_fp16_reduced_precision_reduction
+    torch._C._set_cublas_allow_fp16_reduced_precision_reduction = (
+        mlu.fake_set_cublas_allow_fp16_reduced_precision_reduction
+    )
     torch.backends.mlu = backends.mlu
     sys.modules["torch.backends.mlu"] = backends.mlu
     torch.backends.cnnl = cnnl.CnnlModule(cnnl, "torch.backends.cnnl")
@@ -72,6 +74,7 @@ def register(unsupported_dtype: list[torch.dtype]) -> None:
 def finish() -> None:
     """Collectives, compilation and the record of operators, each a module of mlu_backend's own."""
     import torch.distributed as dist
+
     from mlu_backend import support
 
     if dist.is_available():

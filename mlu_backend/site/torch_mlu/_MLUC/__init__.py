@@ -29,7 +29,8 @@ def _load() -> Any:
 
 _core = _load()
 
-# What torch had where we put our own, by name; a second copy of a module (see torch.mlu) has to find the first's entries.
+# What torch had where we put our own, by name; a second copy of a module (see torch.mlu) has to find the first's
+# entries.
 _replaced: dict[str, Any] = {}
 
 from torch_mlu._MLUC._allocator import (  # noqa: E402
@@ -60,8 +61,8 @@ from torch_mlu._MLUC._allocator import (  # noqa: E402
     _mlu_resetPeakMemoryStats,
     _mlu_setCheckpointPoolState,
     _mlu_setMemoryFraction,
-    _MLUPluggableAllocator,
     _mluHostAllocator,
+    _MLUPluggableAllocator,
 )
 from torch_mlu._MLUC._cards import (  # noqa: E402
     _current_device,
@@ -128,7 +129,9 @@ class _c10d_mlu:
         Logger = torch.distributed.Logger
 
 
-def mlu(tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, *, memory_format: Any = None) -> torch.Tensor:
+def mlu(
+    tensor: torch.Tensor, device: Any = None, non_blocking: bool = False, *, memory_format: Any = None
+) -> torch.Tensor:
     """A copy of ``tensor`` on a card, or itself when it is there."""
     options = {} if memory_format is None else {"memory_format": memory_format}
     return tensor.mlu(device, non_blocking, **options)

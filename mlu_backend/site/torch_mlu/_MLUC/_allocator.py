@@ -6,6 +6,7 @@ import os
 from typing import Any
 
 import torch
+
 from torch_mlu import _MLUC
 
 _core = _MLUC._core
@@ -247,8 +248,8 @@ def _mlu_changeCurrentAllocator(allocator: _mlu_MLUAllocator) -> None:
     if _core.touched():
         raise RuntimeError("Can't swap an already initialized allocator")
     raise RuntimeError(
-        "the emulated device allocates host memory with accounting of its own and cannot hand that to another allocator; "
-        "leave change_current_allocator out of emulated runs"
+        "the emulated device allocates host memory with accounting of its own and cannot hand that to another "
+        "allocator; leave change_current_allocator out of emulated runs"
     )
 
 

@@ -6,9 +6,9 @@ import uuid
 from typing import Any
 
 import torch
-from torch_mlu import _MLUC
 
 from mlu_backend import cards
+from torch_mlu import _MLUC
 
 _core = _MLUC._core
 
@@ -122,4 +122,6 @@ def _mlu_maybeExchangeDevice(device: int) -> int:
 
 def _mlu_hasPrimaryContext(device: int) -> bool:
     """Whether a card has been used by this process."""
-    return _core.touched() and 0 <= device < _core.device_count() and bool(_core.memory_stats(device)["num_device_alloc"])
+    return (
+        _core.touched() and 0 <= device < _core.device_count() and bool(_core.memory_stats(device)["num_device_alloc"])
+    )

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch_mlu import _MLUC
 
 from mlu_backend import capture, cards
+from torch_mlu import _MLUC
 
 _core = _MLUC._core
 MODES = ("global", "thread_local", "relaxed")
@@ -95,8 +95,8 @@ class _MLUGraph:
         self._done = True
         if not recorder.calls:
             warnings.warn(
-                "The MLU Graph is empty. This usually means that the graph was attempted to be captured on wrong device "
-                "or stream.",
+                "The MLU Graph is empty. This usually means that the graph was attempted to be captured on wrong "
+                "device or stream.",
                 stacklevel=3,
             )
 

@@ -1,8 +1,8 @@
 """
 Storages between processes.
 
-The first time a storage is sent, its contents move to a shared-memory file and every tensor over it follows. The handle is
-the file's name; the file goes away when the last process lets go.
+The first time a storage is sent, its contents move to a shared-memory file and every tensor over it follows. The handle
+is the file's name; the file goes away when the last process lets go.
 """
 
 from __future__ import annotations
@@ -97,4 +97,3 @@ def _untyped_storage_copy(destination: torch.UntypedStorage, source: Any, non_bl
     if destination.nbytes():
         _bytes_over(destination).copy_(_bytes_over(source), non_blocking)
     return destination
-

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import torch
+
 from torch_mlu import _MLUC
 
 _core = _MLUC._core

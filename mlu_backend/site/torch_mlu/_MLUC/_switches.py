@@ -1,4 +1,6 @@
-"""Precision switches and what they are before anyone sets them (torch_mlu/csrc/utils/common.h:106-108, common.cpp:71-81)."""
+"""
+Precision switches and what they are before anyone sets them (torch_mlu/csrc/utils/common.h:106-108, common.cpp:71-81).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
 ``torch.ops.torch_mlu``: operators of the real extension.
 
-Schemas come from the surface table. Each has an implementation in a module of this folder, or raises NotImplementedError
-when called, for a few whose meaning the reference does not give.
+Schemas come from the surface table. Each has an implementation in a module of this folder, or raises
+NotImplementedError when called, for a few whose meaning the reference does not give.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
 from torch_mlu._ops import ctc, fft, fused, gradients, partition
 
 IMPLEMENTED: dict[str, Callable[..., Any]] = {

@@ -32,9 +32,7 @@ def ctc_loss_forward(
     wanted = torch.as_tensor(tl) if target_lengths is None else target_lengths
     with torch.enable_grad():
         leaf = probs.detach().requires_grad_()
-        loss = torch.nn.functional.ctc_loss(
-            leaf, targets, lengths, wanted, blank, REDUCTIONS[reduction], zero_infinity
-        )
+        loss = torch.nn.functional.ctc_loss(leaf, targets, lengths, wanted, blank, REDUCTIONS[reduction], zero_infinity)
         (gradient,) = torch.autograd.grad(loss.sum(), leaf)
     return loss.detach(), gradient
 

@@ -1,4 +1,6 @@
-"""The plan cache of the FFT library: sizes as torch.backends.mlu.cnfft_plan_cache shows them. No plans are ever made here."""
+"""
+The plan cache of the FFT library: sizes as torch.backends.mlu.cnfft_plan_cache shows them. No plans are ever made here.
+"""
 
 from __future__ import annotations
 

@@ -82,7 +82,9 @@ def fused_sgd(
     return True
 
 
-def fused_l2_norm(_dummy_overflow_buf: Tensor, inputs: list[Tensor], per_tensor: bool | None = None) -> tuple[Tensor, Tensor]:
+def fused_l2_norm(
+    _dummy_overflow_buf: Tensor, inputs: list[Tensor], per_tensor: bool | None = None
+) -> tuple[Tensor, Tensor]:
     """The 2-norm of all tensors together (shape 1), and of each when ``per_tensor`` (else an empty tensor); float32."""
     device = _dummy_overflow_buf.device
     if not inputs:
@@ -207,7 +209,9 @@ def _lamb_amp(outputs: list[Tensor], noop_flag: Tensor, params: list[Tensor], re
 
 
 def fused_lamb_amp(noop_flag: Tensor, grads: Any, params: Any, exp_avgs: Any, exp_avg_sqs: Any, *rest: Any) -> bool:
-    """:func:`fused_lamb` with rate, step and norms as tensors; gradients times ``inv_scale``, nothing done if flagged."""
+    """
+    :func:`fused_lamb` with rate, step and norms as tensors; gradients times ``inv_scale``, nothing done if flagged.
+    """
     return _lamb_amp([], noop_flag, params, (grads, exp_avgs, exp_avg_sqs, *rest))
 
 

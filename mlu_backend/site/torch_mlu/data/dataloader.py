@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch.utils.data import dataloader
+
 from torch_mlu import _MLUC
 
 

@@ -1,8 +1,8 @@
 """
 ``max_unpool2d`` on the card.
 
-The card's own kernel takes indices local to the pooling window; ours takes torch's, which is what our max_pool2d gives, so
-that pooling and unpooling fit together as they do on the card.
+The card's own kernel takes indices local to the pooling window; ours takes torch's, which is what our max_pool2d gives,
+so that pooling and unpooling fit together as they do on the card.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
 from torch_mlu import _MLUC
 
 DType = int

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
 import torch_mlu._ops  # noqa: F401
 from torch_mlu.optimizers._groups import by_kind, drop_gradients, flag
 
@@ -14,7 +15,8 @@ class FusedAdam(torch.optim.Optimizer):
     """
     Adam; with ``adam_w_mode`` (the default) weight decay is decoupled.
 
-    ``set_grad_none``: :meth:`zero_grad` drops gradients instead of filling them with zeros. RuntimeError with ``amsgrad``.
+    ``set_grad_none``: :meth:`zero_grad` drops gradients instead of filling them with zeros. RuntimeError with
+    ``amsgrad``.
     """
 
     def __init__(
@@ -31,7 +33,13 @@ class FusedAdam(torch.optim.Optimizer):
     ) -> None:
         if amsgrad:
             raise RuntimeError("FusedAdam does not support the AMSGrad variant.")
-        defaults = {"lr": lr, "bias_correction": bias_correction, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        defaults = {
+            "lr": lr,
+            "bias_correction": bias_correction,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+        }
         super().__init__(params, defaults)
         self.adam_w_mode = 1 if adam_w_mode else 0
         self.set_grad_none = set_grad_none
@@ -52,7 +60,9 @@ class FusedAdam(torch.optim.Optimizer):
     ) -> Any:
         """One step; the last four arguments are of an older form and raise RuntimeError when given."""
         if any(given is not None for given in (grads, output_params, scale, grad_norms)):
-            raise RuntimeError("FusedAdam has been updated: initialise it as torch.optim.Adam and call step() without these arguments.")
+            raise RuntimeError(
+                "FusedAdam has been updated: initialise it as torch.optim.Adam and call step() without these arguments."
+            )
         loss = None
         if closure is not None:
             with torch.enable_grad():

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 import torch
+
 import torch_mlu._ops  # noqa: F401
 from torch_mlu.optimizers._groups import by_kind, drop_gradients, flag
 
@@ -23,7 +24,9 @@ def _global_norm(groups: list[dict[str, Any]]) -> torch.Tensor:
 
 
 class FusedLAMB(torch.optim.Optimizer):
-    """LAMB. Gradients are scaled down when their common norm is above ``max_grad_norm``; RuntimeError with ``amsgrad``."""
+    """
+    LAMB. Gradients are scaled down when their common norm is above ``max_grad_norm``; RuntimeError with ``amsgrad``.
+    """
 
     def __init__(
         self,
@@ -105,7 +108,8 @@ class FusedLAMB(torch.optim.Optimizer):
 class FusedLAMBAMP(torch.optim.Optimizer):
     """
     LAMB for mixed precision: parameters that are not float32 get float32 masters, and learning rate, step and norms are
-    tensors on the card. ``step`` takes the GradScaler, so that unscaling and the check for overflow are part of the step.
+    tensors on the card. ``step`` takes the GradScaler, so that unscaling and the check for overflow are part of the
+    step.
     """
 
     _step_supports_amp_scaling = True

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch_mlu._ops  # noqa: F401
 from torch.optim.optimizer import Optimizer, required
+
+import torch_mlu._ops  # noqa: F401
 from torch_mlu.optimizers._groups import by_kind, drop_gradients, flag
 
 

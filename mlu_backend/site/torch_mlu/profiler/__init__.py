@@ -1,8 +1,8 @@
 """
 Profiling: ``ProfilerActivity.MLU``, device times, and the word ``mlu`` in sort keys.
 
-As in torch_mlu for torch 2.4, events have no ``mlu_*`` attributes: it is ``device_time_total`` and its like. A sort key or
-metric with ``mlu`` in it is understood when given by keyword (torch_mlu/profiler/__init__.py:20-44).
+As in torch_mlu for torch 2.4, events have no ``mlu_*`` attributes: it is ``device_time_total`` and its like. A sort key
+or metric with ``mlu`` in it is understood when given by keyword (torch_mlu/profiler/__init__.py:20-44).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 import torch.autograd.profiler
+
 from torch_mlu import _MLUC
 from torch_mlu._later import after_import
 from torch_mlu.profiler import profiler
@@ -35,9 +36,7 @@ def replace_mlu_to_privateuse1(fn: Callable[..., Any]) -> Callable[..., Any]:
     return wrapper
 
 
-_build_table_fn = _MLUC._replaced.setdefault(
-    "profiler._build_table", torch.autograd.profiler_util._build_table
-)
+_build_table_fn = _MLUC._replaced.setdefault("profiler._build_table", torch.autograd.profiler_util._build_table)
 _export_stacks = _MLUC._replaced.setdefault(
     "profiler.export_stacks", torch.autograd.profiler_util.EventList.export_stacks
 )

@@ -8,6 +8,7 @@ import torch
 import torch.utils.benchmark as benchmark
 from torch.profiler import _pattern_matcher as theirs
 from torch.profiler._pattern_matcher import Pattern, input_dtypes, input_shapes
+
 from torch_mlu import _MLUC
 
 _report = _MLUC._replaced.setdefault("pattern.report_all_anti_patterns", theirs.report_all_anti_patterns)
@@ -103,7 +104,8 @@ class MatMulDimInFP16Pattern(Pattern):
         for shapes in {input_shapes(event) for event in events}:
             as_is = [torch.randn(shape, device="mlu", dtype=torch.float16) for shape in shapes[:2]]
             rounded = [
-                torch.randn([-(-size // 8) * 8 for size in shape], device="mlu", dtype=torch.float16) for shape in shapes[:2]
+                torch.randn([-(-size // 8) * 8 for size in shape], device="mlu", dtype=torch.float16)
+                for shape in shapes[:2]
             ]
             slow = _seconds("torch.matmul(left, right)", left=as_is[0], right=as_is[1])
             factors[shapes] = _seconds("torch.matmul(left, right)", left=rounded[0], right=rounded[1]) / slow

@@ -9,9 +9,9 @@ import torch
 import torch.autograd.profiler
 from torch._C._profiler import ProfilerActivity
 from torch.autograd import ProfilerState
-from torch_mlu import _MLUC
 
 from mlu_backend import extra
+from torch_mlu import _MLUC
 
 _is_profiler_enabled = False
 

@@ -7,8 +7,8 @@ Here it is the sum, scaling and split the operator stands for; with Triton insta
 from __future__ import annotations
 
 import torch
-from torch_mlu.triton_kernel import utils
-from torch_mlu.triton_kernel import _transform_bias_rescale_qkv_impl
+
+from torch_mlu.triton_kernel import _transform_bias_rescale_qkv_impl, utils
 from torch_mlu.triton_kernel._transform_bias_rescale_qkv_impl import _transform_bias_rescale_qkv_mlu
 
 __all__ = ["_transform_bias_rescale_qkv_impl", "_transform_bias_rescale_qkv_mlu", "aten_lib", "utils"]

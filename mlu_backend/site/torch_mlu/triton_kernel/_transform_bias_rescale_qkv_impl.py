@@ -6,9 +6,15 @@ import math
 from typing import Any
 
 import torch
+
 from torch_mlu.triton_kernel.utils import get_total_core_num
 
-__all__ = ["config_prune", "get_autotune_config", "get_total_core_num", "transform_bias_rescale_qkv_no_split_lowest_dim_impl"]
+__all__ = [
+    "config_prune",
+    "get_autotune_config",
+    "get_total_core_num",
+    "transform_bias_rescale_qkv_no_split_lowest_dim_impl",
+]
 
 
 def get_autotune_config() -> list[dict[str, int]]:

@@ -1,4 +1,7 @@
-"""Tools around the device. ``cpp_extension``, ``gpu_migration``, ``model_transfer``, ``collect_env`` and ``dumptool`` are imported on their own."""
+"""
+Tools around the device. ``cpp_extension``, ``gpu_migration``, ``model_transfer``, ``collect_env`` and ``dumptool`` are
+imported on their own.
+"""
 
 from __future__ import annotations
 

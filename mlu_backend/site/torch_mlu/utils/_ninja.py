@@ -22,7 +22,12 @@ def text(
     Flags come as they are to stand on the command line.
     """
     lines = ["ninja_required_version = 1.3", f"cxx = {cxx}", f"cflags = {' '.join(cflags)}"]
-    lines += ["rule compile", "  command = $cxx -MMD -MF $out.d $cflags -c $in -o $out", "  depfile = $out.d", "  deps = gcc"]
+    lines += [
+        "rule compile",
+        "  command = $cxx -MMD -MF $out.d $cflags -c $in -o $out",
+        "  depfile = $out.d",
+        "  deps = gcc",
+    ]
     if cncc is not None:
         lines += [f"cncc = {cncc}", f"bang_cflags = {' '.join(bang_cflags)}"]
         lines += ["rule bang_compile", "  command = $cncc $bang_cflags -c $in -o $out"]

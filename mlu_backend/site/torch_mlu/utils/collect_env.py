@@ -12,6 +12,7 @@ from torch.utils import collect_env as theirs
 
 try:
     import torch
+
     import torch_mlu
 
     TORCH_MLU_AVAILABLE = True

@@ -1,8 +1,8 @@
 """
 A window of iterations in which the kernel library writes down its cases.
 
-``TORCH_MLU_COUNTER_START`` and ``TORCH_MLU_COUNTER_END`` are iterations of a DataLoader, ``TORCH_MLU_COUNTER_LEVEL`` is L1,
-L2 or L3. The emulated card has no such library: the window opens and closes, and nothing is written.
+``TORCH_MLU_COUNTER_START`` and ``TORCH_MLU_COUNTER_END`` are iterations of a DataLoader, ``TORCH_MLU_COUNTER_LEVEL`` is
+L1, L2 or L3. The emulated card has no such library: the window opens and closes, and nothing is written.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
 Extensions in C++ and BangC.
 
-C++ sources are built and loaded for real, against the installed torch. Kernel files (``.mlu``) need Cambricon's compiler
-``cncc``: without a toolkit they raise EnvironmentError, as on a machine that lacks it. The library ``torch_mlu`` that real
-extensions link against does not exist here and is left out of the link line.
+C++ sources are built and loaded for real, against the installed torch. Kernel files (``.mlu``) need Cambricon's
+compiler ``cncc``: without a toolkit they raise EnvironmentError, as on a machine that lacks it. The library
+``torch_mlu`` that real extensions link against does not exist here and is left out of the link line.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import setuptools
 import torch
 from torch.utils import cpp_extension as theirs
+
 from torch_mlu.utils import _ninja
 
 __all__ = ["BuildExtension", "MLUExtension", "include_paths", "library_paths", "load", "load_inline"]
@@ -52,13 +53,15 @@ def _prepare_ldflags(extra_ldflags: list[str], with_bang: bool, verbose: bool, i
 
 
 def _find_neuware_home() -> str:
-    """NEUWARE_HOME, else the toolkit ``cncc`` on PATH belongs to, else the usual folder; EnvironmentError without any."""
+    """
+    NEUWARE_HOME, else the toolkit ``cncc`` on PATH belongs to, else the usual folder; EnvironmentError without any.
+    """
     home = os.environ.get("NEUWARE_HOME")
     if home is None:
         compiler = shutil.which("cncc")
         home = str(Path(compiler).resolve().parent.parent) if compiler else DEFAULT_NEUWARE
     if not os.path.isdir(home):
-        raise EnvironmentError("NEUWARE_HOME environment variable is not set. Please set it to your neuware install root.")
+        raise OSError("NEUWARE_HOME environment variable is not set. Please set it to your neuware install root.")
     return home
 
 
@@ -103,9 +106,7 @@ def _write_ninja_file_and_compile_objects(
     """Compile ``sources`` to ``objects`` without linking."""
     kernels = any(map(_is_mlu_file, sources)) if with_bang is None else with_bang
     path = os.path.join(build_directory, "build.ninja")
-    _write_ninja_file(
-        path, cflags, post_cflags, bang_cflags, bang_post_cflags, sources, objects, None, None, kernels
-    )
+    _write_ninja_file(path, cflags, post_cflags, bang_cflags, bang_post_cflags, sources, objects, None, None, kernels)
     theirs._run_ninja_build(build_directory, verbose, "Error compiling objects for extension")
 
 
@@ -126,9 +127,9 @@ def load(
     """
     Build an extension now and load it.
 
-    ``with_bang`` None: kernels are compiled if ``sources`` has ``.mlu`` files. Returns the module, or the library's path
-    (also loaded into torch.ops) without ``is_python_module``, or the program's path with ``is_standalone``. RuntimeError when
-    compiling fails, EnvironmentError for kernels without a toolkit.
+    ``with_bang`` None: kernels are compiled if ``sources`` has ``.mlu`` files. Returns the module, or the library's
+    path (also loaded into torch.ops) without ``is_python_module``, or the program's path with ``is_standalone``.
+    RuntimeError when compiling fails, EnvironmentError for kernels without a toolkit.
     """
     return _jit_compile(
         name,
@@ -325,7 +326,8 @@ def _write_ninja_file_to_build_library(
         bang_cflags = [*defines, *includes, *system, *COMMON_BANG_CFLAGS, *_get_bang_arch_flags(extra_bang_cflags)]
         bang_cflags += extra_bang_cflags
     objects = [
-        f"{Path(source).stem}.{'bang.' if _is_mlu_file(source) else ''}{number}.o" for number, source in enumerate(sources)
+        f"{Path(source).stem}.{'bang.' if _is_mlu_file(source) else ''}{number}.o"
+        for number, source in enumerate(sources)
     ]
     target = name if is_standalone else f"{name}{theirs.LIB_EXT}"
     ldflags = extra_ldflags if is_standalone else ["-shared", *extra_ldflags]
@@ -358,7 +360,10 @@ def _write_ninja_file(
         cncc=compiler,
         cflags=[*cflags, *post_cflags],
         bang_cflags=[*bang_cflags, *bang_post_cflags],
-        edges=[(os.path.abspath(source), target, _is_mlu_file(source)) for source, target in zip(sources, objects, strict=True)],
+        edges=[
+            (os.path.abspath(source), target, _is_mlu_file(source))
+            for source, target in zip(sources, objects, strict=True)
+        ],
         ldflags=ldflags,
         target=library_target,
     )
@@ -367,7 +372,8 @@ def _write_ninja_file(
 
 def _get_bang_arch_flags(cflags: list[str] | None = None) -> list[str]:
     """
-    Architecture flags: those in ``cflags`` if there are any, else of ``TORCH_BANG_ARCH_LIST``, else of the visible card.
+    Architecture flags: those in ``cflags`` if there are any, else of ``TORCH_BANG_ARCH_LIST``, else of the visible
+    card.
 
     ValueError for an architecture other than 3.0, 5.0 and 6.0.
     """
@@ -386,7 +392,9 @@ def _get_bang_arch_flags(cflags: list[str] | None = None) -> list[str]:
 
 
 def MLUExtension(name: str, sources: list[str], *args: Any, **kwargs: Any) -> setuptools.Extension:
-    """A ``setuptools.Extension`` with torch's headers and libraries; ``extra_compile_args`` has keys ``cxx`` and ``cncc``."""
+    """
+    A ``setuptools.Extension`` with torch's headers and libraries; ``extra_compile_args`` has keys ``cxx`` and ``cncc``.
+    """
     kwargs["include_dirs"] = [*kwargs.get("include_dirs", []), *include_paths()]
     kwargs["library_dirs"] = [*kwargs.get("library_dirs", []), *library_paths()]
     kwargs["libraries"] = [*kwargs.get("libraries", []), "c10", "torch", "torch_cpu", "torch_python"]
@@ -419,7 +427,7 @@ class BuildExtension(theirs.BuildExtension):
         for extension in self.extensions:
             if any(map(_is_mlu_file, extension.sources)):
                 _find_neuware_home()
-                raise EnvironmentError("kernel files (.mlu) cannot be linked without the torch_mlu library of the card")
+                raise OSError("kernel files (.mlu) cannot be linked without the torch_mlu library of the card")
             if isinstance(extension.extra_compile_args, dict):
                 extension.extra_compile_args = {"cxx": extension.extra_compile_args.get("cxx", [])}
         super().build_extensions()

@@ -17,8 +17,12 @@ def _ddp_init_helper(
 ) -> None:
     """Build the reducer; ValueError for a module whose ``device_ids`` name several cards."""
     if self.device_type == "mlu" and self.device_ids is not None and len(self.device_ids) > 1:
-        raise ValueError("DistributedDataParallel on MLU works with one device per process, got device_ids=" + str(self.device_ids))
-    _MLUC._replaced["ddp._ddp_init_helper"](self, parameters, expect_sparse_gradient, param_to_name_mapping, static_graph)
+        raise ValueError(
+            "DistributedDataParallel on MLU works with one device per process, got device_ids=" + str(self.device_ids)
+        )
+    _MLUC._replaced["ddp._ddp_init_helper"](
+        self, parameters, expect_sparse_gradient, param_to_name_mapping, static_graph
+    )
 
 
 def apply_ddp_patch() -> None:

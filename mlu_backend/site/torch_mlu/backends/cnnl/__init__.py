@@ -1,8 +1,8 @@
 """
 ``torch.backends.cnnl``: one live switch, ``allow_tf32`` (default True, convolutions only).
 
-``benchmark``, ``deterministic`` and ``enabled`` are not there: assigning one makes a dead attribute, reading one that was
-never assigned raises AttributeError (torch_mlu/backends/cnnl/__init__.py:33-39).
+``benchmark``, ``deterministic`` and ``enabled`` are not there: assigning one makes a dead attribute, reading one that
+was never assigned raises AttributeError (torch_mlu/backends/cnnl/__init__.py:33-39).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch.backends import ContextProp, PropModule, __allow_nonbracketed_mutation
+
 from torch_mlu import _MLUC
 
 

@@ -1,8 +1,9 @@
 """
 ``torch.backends.mlu``: TF32 switches, the FFT plan cache, and which attention kernels may be used.
 
-Defaults: ``matmul.allow_tf32`` False, ``custom.allow_tf32`` False. Any other attribute of the two raises AssertionError, so
-``hasattr`` raises too (torch_mlu/backends/mlu/__init__.py:104-125). There are no cudnn attention switches.
+Defaults: ``matmul.allow_tf32`` False, ``custom.allow_tf32`` False. Any other attribute of the two raises
+AssertionError, so ``hasattr`` raises too (torch_mlu/backends/mlu/__init__.py:104-125). There are no cudnn attention
+switches.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._C import _SDPBackend as SDPBackend  # noqa: F401
-from torch_mlu import _MLUC
+from torch._C import _SDPBackend as SDPBackend
 from typing_extensions import deprecated
+
+from torch_mlu import _MLUC
 
 __all__ = [
     "cnFFTPlanCache",

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch.backends import ContextProp, PropModule, __allow_nonbracketed_mutation
+
 from torch_mlu import _MLUC
 
 

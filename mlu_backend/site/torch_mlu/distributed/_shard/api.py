@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
 from torch_mlu._later import after_import
 
 

@@ -1,8 +1,8 @@
 """
 The device FSDP works on.
 
-torch 2.13 hands a device handle through its own helpers and answers ``device_id=1`` with the accelerator it finds, which is
-mlu. What is left to replace is the case without any accelerator's parameters: there the handle is mlu's.
+torch 2.13 hands a device handle through its own helpers and answers ``device_id=1`` with the accelerator it finds,
+which is mlu. What is left to replace is the case without any accelerator's parameters: there the handle is mlu's.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from torch_mlu import _MLUC
 from torch_mlu._later import after_import
 
@@ -58,7 +59,12 @@ def apply_init_utils_patch() -> None:
     """Replace torch's four helpers when FSDP is imported."""
 
     def patch(module: Any) -> None:
-        for replacement in (_init_device_handle, _get_device_from_device_id, _materialize_meta_module, _get_compute_device):
+        for replacement in (
+            _init_device_handle,
+            _get_device_from_device_id,
+            _materialize_meta_module,
+            _get_compute_device,
+        ):
             key = f"fsdp.{replacement.__name__}"
             if key not in _MLUC._replaced:
                 _MLUC._replaced[key] = getattr(module, replacement.__name__)

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch.autograd import Function
+
 from torch_mlu._later import after_import
 
 

@@ -1,8 +1,8 @@
 """
 What is wrapped, by place.
 
-The reference gives the number of names in each list and a few of them; the lists here are the functions and classes of torch
-that take a device, which is what those numbers describe.
+The reference gives the number of names in each list and a few of them; the lists here are the functions and classes of
+torch that take a device, which is what those numbers describe.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The replacements of ``gpu_migration`` (evidence: torch_mlu/utils/gpu_migration/migration.py; lines beside the functions)."""
+"""
+The replacements of ``gpu_migration`` (evidence: torch_mlu/utils/gpu_migration/migration.py; lines beside the
+functions).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Any
 
 import torch
 import torch.utils._device
+
 import torch_mlu
 from torch_mlu.utils.gpu_migration import _lists
 from torch_mlu.utils.gpu_migration._cuda import (
@@ -63,7 +67,9 @@ def exec_only_once(func: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class Generator(torch.Generator):
-    """A subclass, so that ``isinstance(torch.default_generator, torch.Generator)`` is False afterwards (migration.py:323)."""
+    """
+    A subclass, so that ``isinstance(torch.default_generator, torch.Generator)`` is False afterwards (migration.py:323).
+    """
 
     def __new__(cls, device: Any = None) -> Generator:
         return super().__new__(cls, device=replace_cuda_with_mlu(device or "cpu"))
@@ -109,7 +115,9 @@ def replace_device(module: Any, fn_list: list[str]) -> None:
 
 
 def replace_nccl_with_cncl(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Backend names: nccl is cncl, ``cuda:nccl`` is ``mlu:cncl``; NCCL only as a positional string (migration.py:387-410)."""
+    """
+    Backend names: nccl is cncl, ``cuda:nccl`` is ``mlu:cncl``; NCCL only as a positional string (migration.py:387-410).
+    """
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -125,7 +133,9 @@ def replace_nccl_with_cncl(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def replace_profiler_args(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """``use_cuda=True`` or ``use_device="cuda"`` as ``use_device="mlu"`` with ``use_kineto=True`` (migration.py:413-438)."""
+    """
+    ``use_cuda=True`` or ``use_device="cuda"`` as ``use_device="mlu"`` with ``use_kineto=True`` (migration.py:413-438).
+    """
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -168,9 +178,7 @@ def replace_default_cuda_args_with_mlu(fn: Callable[..., Any]) -> Callable[..., 
     """A default of "cuda" becomes one of "mlu" (migration.py:507-537)."""
     import inspect
 
-    names = [
-        name for name, parameter in inspect.signature(fn).parameters.items() if parameter.default == "cuda"
-    ]
+    names = [name for name, parameter in inspect.signature(fn).parameters.items() if parameter.default == "cuda"]
 
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -186,11 +194,11 @@ def replace_default_cuda_args(func_name: str) -> None:
     setattr(owner, name, replace_default_cuda_args_with_mlu(getattr(owner, name)))
 
 
-def script(
-    obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None
-) -> Any:
+def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """In place of ``torch.jit.script``: warns and returns ``obj`` (migration.py:540-552)."""
-    warnings.warn("gpu_migration: torch.jit.script is not supported on MLU, the object is returned as it is.", stacklevel=2)
+    warnings.warn(
+        "gpu_migration: torch.jit.script is not supported on MLU, the object is returned as it is.", stacklevel=2
+    )
     return obj
 
 
