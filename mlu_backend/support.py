@@ -229,13 +229,10 @@ def uses() -> list[Use]:
     found = []
     for line in buffer.value.decode().splitlines():
         operator, dtypes, calls = line.split("\t")
+        # The composite form of a structured operator (...NonFunctional) ends in its out= form, which needs a kernel.
         composite = any(
             torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
-            for key in (
-                "CompositeImplicitAutograd",
-                "CompositeExplicitAutograd",
-                "CompositeExplicitAutogradNonFunctional",
-            )
+            for key in ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
         )
         found.append(Use(operator, tuple(dtypes.split(",")), int(calls), composite))
     return found

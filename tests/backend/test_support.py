@@ -122,6 +122,12 @@ def test_operators_torch_takes_apart_are_not_called_missing() -> None:
     assert judge(Use("c10d::allreduce_", ("float32",), 1)).answer == "native"
 
 
+def test_a_structured_operator_without_a_kernel_is_not_taken_for_a_composite_one(counting: None) -> None:
+    torch.linalg.eigh(torch.eye(3, device="mlu"))
+    (row,) = [answer for answer in support.report() if answer.operator == "aten::_linalg_eigh"]
+    assert row.answer == "cpu"
+
+
 def test_official_remarks_come_along() -> None:
     assert judge(Use("aten::topk", ("float32",), 1)).limit == "torch.topk: sorted only True"
     assert judge(Use("aten::mm", ("float32",), 1)).limit is None
