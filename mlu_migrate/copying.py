@@ -243,8 +243,14 @@ def _refresh(
     writes: list[tuple[Path, bytes]] = []
     modes: list[tuple[Path, Entry, FileResult]] = []
     retained: dict[str, bytes] = {}
+    linked: set[str] = set()  # folders that were replaced by links since, and what is below them: not ours to write
     for entry in entries:
         target = place / entry.rel
+        if entry.rel.rpartition("/")[0] in linked or (stat.S_ISDIR(entry.mode) and target.is_symlink()):
+            if entry.rel.rpartition("/")[0] not in linked:
+                done.kept.append(entry.rel)
+            linked.add(entry.rel)
+            continue
         result = results.get(entry.rel)
         if entry.rel in edited:
             old = state.base(entry.rel)
@@ -257,9 +263,7 @@ def _refresh(
             else:
                 writes.append((target, text))
         elif stat.S_ISREG(entry.mode) and result is not None and was_read(result) and target.is_file():
-            if target.is_symlink():
-                target.unlink()
-            if target.is_symlink() or not target.exists() or target.read_bytes() != result.result:
+            if target.read_bytes() != result.result:
                 writes.append((target, result.result))
             modes.append((target, entry, result))
         elif not _is_current(entry, target, state):
@@ -275,8 +279,13 @@ def _refresh(
     _remove_gone(place, entries, state, edited, done)
     for name, data in reports.items():
         atomic.write(place / name, data)
-    kept = {rel: state.digests.get(rel, set()) for rel in done.kept}
-    stamps = {rel: state.stamps[rel] for rel in done.kept if rel in state.stamps}
+    unwritten = linked.union(done.kept)
+    kept = {rel: state.digests.get(rel, set()) for rel in unwritten}
+    stamps = {rel: state.stamps[rel] for rel in unwritten if rel in state.stamps}
+    for rel in linked:
+        old = state.base(rel)
+        if old is not None:
+            retained[rel] = old
     handle, name = tempfile.mkstemp(prefix=".mlu-migrate-tmp-", dir=place)
     os.close(handle)
     copystate.write(Path(name), entries, results, kept, stamps, retained)
@@ -332,10 +341,13 @@ def _clear(target: Path, entry: Entry) -> None:
 def _remove_gone(place: Path, entries: Sequence[Entry], state: State, edited: set[str], done: Copied) -> None:
     """Take out what we put there and the original no longer has. Edited files stay."""
     now = {entry.rel for entry in entries}
+    links = {place: False}
     for rel in sorted((state.digests.keys() | state.stamps.keys()) - now):
         target = place / rel
         if rel in edited:
             done.kept.append(rel)
+        elif copystate.below_link(target.parent, links):
+            continue
         elif target.is_file() or target.is_symlink():
             target.unlink()
             done.removed.append(rel)

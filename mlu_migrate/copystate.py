@@ -64,20 +64,41 @@ def was_read(result: FileResult) -> bool:
 
 
 def edited(place: Path, state: State) -> list[str]:
-    """Files of the copy that are no longer what we put there. Files deleted by hand are not counted: they come back."""
+    """
+    Files of the copy that are no longer what we put there; a link in place of a file is one.
+
+    Not counted: files deleted by hand, which come back, and files below a folder that was replaced by a link.
+    """
     found = []
-    for rel, digests in state.digests.items():
+    links: dict[Path, bool] = {place: False}
+    for rel in state.digests.keys() | state.stamps.keys():
         path = place / rel
-        if path.is_file() and not path.is_symlink() and _digest(path) not in digests:
-            found.append(rel)
-    for rel, (size, mtime_ns) in state.stamps.items():
-        if rel in state.digests:
+        try:
+            status = path.lstat()
+        except OSError:
             continue
-        with contextlib.suppress(OSError):
-            status = (place / rel).lstat()
-            if stat.S_ISREG(status.st_mode) and (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+        if below_link(path.parent, links) or stat.S_ISDIR(status.st_mode):
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            found.append(rel)
+        elif rel in state.digests:
+            if _digest(path) not in state.digests[rel]:
                 found.append(rel)
+        elif (status.st_size, status.st_mtime_ns) != state.stamps[rel]:
+            found.append(rel)
     return sorted(found)
+
+
+def below_link(folder: Path, known: dict[Path, bool]) -> bool:
+    """
+    Whether a folder of the copy is a link or lies below one. ``known`` holds answers so far, that for the root
+    among them.
+    """
+    answer = known.get(folder)
+    if answer is None:
+        answer = folder.is_symlink() or below_link(folder.parent, known)
+        known[folder] = answer
+    return answer
 
 
 def _digest(path: Path) -> str:

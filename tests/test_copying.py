@@ -341,15 +341,43 @@ def test_a_hostile_report_cannot_make_a_refresh_leave_the_copy(mlu: Mlu, project
     assert outside.read_text() == "mine"
 
 
-def test_a_link_that_the_copy_got_by_hand_is_not_written_through(mlu: Mlu, project: Path, copy: Path) -> None:
+def test_a_file_replaced_by_a_link_is_an_edit_by_hand_and_not_written_through(
+    mlu: Mlu, project: Path, copy: Path
+) -> None:
     mlu("project")
     outside = project.parent / "outside.py"
     outside.write_text("mine")
-    (copy / "train.py").unlink()
-    (copy / "train.py").symlink_to(outside)
+    for name in ("train.py", "data.bin"):
+        (copy / name).unlink()
+        (copy / name).symlink_to(outside)
     (project / "train.py").write_text("import torch\nz = torch.zeros(1).cuda()\n")
-    mlu("project", "--force")
+    (project / "data.bin").write_bytes(b"new")
+    assert mlu("project") == 2
+    assert mlu("project", "--force") == 0
+    assert (copy / "train.py").is_symlink()
     assert outside.read_text() == "mine"
+
+
+def test_a_folder_replaced_by_a_link_is_kept_and_nothing_is_written_or_removed_below_it(
+    mlu: Mlu, project: Path, copy: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mlu("project")
+    outside = project.parent / "outside"
+    (copy / "pkg").rename(outside)
+    (copy / "pkg").symlink_to(outside)
+    (project / "pkg" / "plain.py").write_text("x = 2\n")
+    (project / "pkg" / "new.bin").write_bytes(b"new")
+    (project / "pkg" / "__init__.py").unlink()
+    capfd.readouterr()
+    assert mlu("project") == 0
+    assert "pkg: edited by hand" in capfd.readouterr().err
+    assert (copy / "pkg").is_symlink()
+    assert (outside / "plain.py").read_text() == "x = 1\n"
+    assert sorted(path.name for path in outside.iterdir()) == ["__init__.py", "plain.py"]
+    (copy / "pkg").unlink()
+    outside.rename(copy / "pkg")
+    assert mlu("project") == 0
+    assert (copy / "pkg" / "plain.py").read_text() == "x = 2\n"
 
 
 def test_a_large_copy_gets_a_word(mlu: Mlu, project: Path, capfd: pytest.CaptureFixture[str]) -> None:
