@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import os
-import random
 import sys
 import threading
 import weakref
@@ -29,10 +27,21 @@ from mlu_backend.parity import nested
 from mlu_backend.parity.naming import Modules, Sites
 from mlu_backend.parity.options import Options
 from mlu_backend.parity.statistics import NotMeasurable, measure, plain
+from mlu_backend.parity.surroundings import (
+    DTYPE,
+    as_number,
+    autocast_state,
+    capturing,
+    compiling,
+    device_type,
+    digest,
+    hyperparameters,
+    in_worker,
+    no_dispatch_modes,
+    random_states,
+)
 from mlu_backend.parity.trace import Kind, Writer
 
-_DTYPE = {d: str(d).removeprefix("torch.") for d in vars(torch).values() if isinstance(d, torch.dtype)}
-_IGNORED_HYPERPARAMETERS = {"params", "foreach", "fused", "capturable", "differentiable"}
 KEPT_BYTES = 256 << 20
 
 
@@ -96,16 +105,16 @@ class Recorder:
         """Whether this thread's work is to be recorded now."""
         if self.stopped or getattr(self._local, "busy", False):
             return False
-        if torch._C._get_tracing_state() is not None or _in_worker() or _compiling():
+        if torch._C._get_tracing_state() is not None or in_worker() or compiling():
             return False
-        return not _capturing()
+        return not capturing()
 
     @contextlib.contextmanager
     def _quiet(self) -> Iterator[None]:
         """Our own tensor work: unseen by autograd, by function modes and by ourselves; its faults stay here."""
         self._local.busy = True
         try:
-            with torch._C.DisableTorchFunction(), torch.no_grad(), _no_dispatch_modes():
+            with torch._C.DisableTorchFunction(), torch.no_grad(), no_dispatch_modes():
                 yield
         except Exception as error:  # the user's program must not see the recorder fail
             text = f"{type(error).__name__}: {error}"[:200]
@@ -174,8 +183,8 @@ class Recorder:
             device = dense.device.type
             stats = measure(dense)
         except (NotMeasurable, RuntimeError, NotImplementedError):
-            device, stats = _device_type(tensor), None
-        kind = Kind(tuple(int(s) for s in tensor.shape), _DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
+            device, stats = device_type(tensor), None
+        kind = Kind(tuple(int(s) for s in tensor.shape), DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
         index = self.writer.stat(kind, stats)
         if not fresh and version >= 0:
             if len(self._seen) > 20_000:
@@ -401,7 +410,7 @@ class Recorder:
             self.writer.event(
                 k="grads", step=self.step, opt=number, items=items, scale=self._scale, type=type(optimizer).__name__
             )
-            groups = [_hyperparameters(group) for group in optimizer.param_groups]
+            groups = [hyperparameters(group) for group in optimizer.param_groups]
             if self._hyperparameters.get(number) != groups:
                 self._hyperparameters[number] = groups
                 self.writer.event(
@@ -422,7 +431,7 @@ class Recorder:
                 items = [[n, self.stat(p, fresh=True)] for n, p in self._parameter_names(optimizer, number)]
                 self.writer.event(k="parameters", step=self.step, opt=number, items=items)
             self.writer.event(
-                k="step", step=self.step, opt=number, lr=[_number(g.get("lr")) for g in optimizer.param_groups]
+                k="step", step=self.step, opt=number, lr=[as_number(g.get("lr")) for g in optimizer.param_groups]
             )
             if number == self._leader:
                 self.random_state("step")
@@ -492,7 +501,7 @@ class Recorder:
     def seed(self, function: str, value: Any) -> None:
         """A generator is about to be seeded. The state it leaves tells whether the runs drew equally until here."""
         with self._quiet():
-            before = _digest(torch.get_rng_state().numpy().tobytes())
+            before = digest(torch.get_rng_state().numpy().tobytes())
             self.writer.event(
                 k="seed", step=self.step, site=self.site(3), function=function, value=value, before=before
             )
@@ -504,23 +513,7 @@ class Recorder:
 
     def random_state(self, when: str) -> None:
         """Fingerprints of the states of all random generators."""
-        states = {
-            "cpu": _digest(torch.get_rng_state().numpy().tobytes()),
-            "python": _digest(repr(random.getstate()).encode()),
-        }
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            state = numpy.random.get_state(legacy=True)
-            states["numpy"] = _digest(state[1].tobytes() + str(state[2:]).encode())
-        for name in ("mlu", "cuda"):
-            device = getattr(torch, name, None)
-            try:
-                if device is not None and device.is_available() and device.is_initialized():
-                    states["device"] = _digest(device.get_rng_state().cpu().numpy().tobytes())
-                    break
-            except (RuntimeError, AttributeError, AssertionError):
-                continue
-        self.writer.event(k="random", when=when, step=self.step, states=states)
+        self.writer.event(k="random", when=when, step=self.step, states=random_states())
 
     def operator(
         self,
@@ -544,91 +537,3 @@ class Recorder:
         if truth:
             fields["truth"] = truth
         self.writer.event(k="op", name=name, step=self.step, site=site, **{"in": entries}, out=out, **fields)
-
-
-def _in_worker() -> bool:
-    """
-    Whether this process only loads data. Asked of the process object, since workers seed before they say what they
-    are.
-    """
-    process = sys.modules.get("multiprocessing.process")
-    target = getattr(process.current_process(), "_target", None) if process is not None else None
-    return getattr(target, "__module__", None) == "torch.utils.data._utils.worker"
-
-
-def _compiling() -> bool:
-    compiler = getattr(torch, "compiler", None)
-    return bool(compiler is not None and compiler.is_compiling())
-
-
-def _capturing() -> bool:
-    """Inside a graph capture our own kernels would be captured too."""
-    for name in ("mlu", "cuda"):
-        device = getattr(torch, name, None)
-        asked = getattr(device, "is_current_stream_capturing", None)
-        if asked is None or not getattr(device, "is_initialized", lambda: False)():
-            continue
-        try:
-            if asked():
-                return True
-        except (RuntimeError, AttributeError):
-            continue
-    return False
-
-
-def _no_dispatch_modes() -> contextlib.AbstractContextManager[Any]:
-    if torch._C._len_torch_dispatch_stack() == 0:
-        return contextlib.nullcontext()
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    return _disable_current_modes()
-
-
-def _device_type(tensor: torch.Tensor) -> str:
-    try:
-        return tensor.device.type
-    except RuntimeError:
-        return "unknown"
-
-
-def autocast_state() -> str | None:
-    """The dtype autocast computes in on the device that has it enabled, None without."""
-    any_enabled = getattr(torch._C, "_is_any_autocast_enabled", None)
-    if any_enabled is not None and not any_enabled():
-        return None
-    for device in ("mlu", "cuda", "cpu"):
-        try:
-            if torch.is_autocast_enabled(device):
-                dtype = torch.get_autocast_dtype(device)
-                return f"{'cpu' if device == 'cpu' else 'device'}:{_DTYPE.get(dtype, str(dtype))}"
-        except RuntimeError:
-            continue
-        except TypeError:  # torch before 2.4 knows only the GPU's
-            if device == "cuda" and torch.is_autocast_enabled():
-                return f"device:{_DTYPE[torch.get_autocast_gpu_dtype()]}"
-    return None
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.blake2b(data, digest_size=8).hexdigest()
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, torch.Tensor):
-        return float(value.detach().cpu())
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def _hyperparameters(group: dict[str, Any]) -> dict[str, Any]:
-    """What a parameter group was told, without the learning rate, which schedules change."""
-    found: dict[str, Any] = {"count": len(group["params"])}
-    for name, value in sorted(group.items()):
-        if name in _IGNORED_HYPERPARAMETERS or name in ("lr", "initial_lr"):
-            continue
-        if isinstance(value, torch.Tensor):
-            value = float(value.detach().cpu())
-        if isinstance(value, (int, float, str, bool, type(None))):
-            found[name] = value
-        elif isinstance(value, (tuple, list)) and all(isinstance(v, (int, float)) for v in value):
-            found[name] = list(value)
-    return found

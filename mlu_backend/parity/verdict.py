@@ -71,7 +71,22 @@ def judge(reference: Trace, candidate: Trace, question: Question) -> Verdict:
     for key in [k for k in ours if k in theirs]:
         judge_.process(ours[key], theirs[key])
     judge_.finish()
+    _count_troubles(verdict, reference, candidate)
     return verdict
+
+
+def _count_troubles(verdict: Verdict, reference: Trace, candidate: Trace) -> None:
+    """What the recorder could not record was not compared: then a match is none."""
+    for name, run in (("reference", reference), ("candidate", candidate)):
+        texts = [e["text"] for p in run.processes for e in p.of("trouble")]
+        if not texts:
+            continue
+        text = f"the recorder failed in the {name} run, and what it missed was not compared: {texts[0]}"
+        if verdict.status is Status.MATCH:
+            verdict.status = Status.NOT_JUDGED
+            verdict.reasons.append(text)
+        else:
+            verdict.notes.append(text)
 
 
 def _keys(runs: Iterable[tuple[int, int]]) -> str:

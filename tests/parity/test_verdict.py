@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ class Made:
         self.calls = 2
         self.sources: dict[str, str] | None = None
         self.rank, self.world = 0, 1
+        self.lr = [0.1, 0.1]
+        self.trouble: str | None = None
 
     def write(self, folder: Path) -> trace.Trace:
         trace.write_meta(folder, **({"sources": self.sources} if self.sources is not None else {}))
@@ -62,6 +65,8 @@ class Made:
         )
         w.event(k="site", id=0, file="train.py", line=12, function="main")
         w.event(k="site", id=1, file="model.py", line=7, function="forward")
+        if self.trouble:
+            w.event(k="trouble", text=self.trouble)
         for value, before in self.seeds:
             w.event(k="seed", step=0, site=0, function="torch.manual_seed", value=value, before=before)
         parameters = [[n, stat(t)] for n, t in self.weight.items()]
@@ -92,7 +97,7 @@ class Made:
             if step == 0:
                 groups = [{"count": 2, "weight_decay": self.decay}]
                 w.event(k="optimizer", opt=0, step=0, type="SGD", groups=groups, site=0)
-            w.event(k="step", step=step, opt=0, lr=[0.1])
+            w.event(k="step", step=step, opt=0, lr=[self.lr[step]])
         w.close()
         return trace.read(folder)
 
@@ -105,7 +110,8 @@ def judged(tmp_path: Path) -> Callable[..., verdict.Verdict]:
         ours, theirs = Made(), Made()
         before(ours)
         change(theirs)
-        return verdict.judge(ours.write(tmp_path / "a"), theirs.write(tmp_path / "b"), Question(**question))
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        return verdict.judge(ours.write(folder / "a"), theirs.write(folder / "b"), Question(**question))
 
     return run
 
@@ -210,8 +216,9 @@ def test_settings_come_before_all_numbers(judged: Judged) -> None:
         (lambda made: made.seeds.__setitem__(0, (0, "other")), "order of seeding"),
         (lambda made: made.environment.update(default_dtype="float64"), "default dtype"),
         (lambda made: setattr(made, "world", 4), "world size"),
+        (lambda made: made.lr.__setitem__(1, 0.01), "learning rate of step 1"),
     ],
-    ids=["one more seed", "another seed", "draws before it", "default dtype", "world size"],
+    ids=["one more seed", "another seed", "draws before it", "default dtype", "world size", "learning rate"],
 )
 def test_each_setting_that_differs_is_named(judged: Judged, change: Change, words: str) -> None:
     found = judged(change)
@@ -293,6 +300,13 @@ def test_two_runs_of_the_same_files_are_not_judged(judged: Judged) -> None:
 
     found = judged(same, before=same)
     assert found.status is Status.NOT_JUDGED and "the same files" in found.reasons[0]
+
+
+def test_a_match_in_which_the_recorder_failed_is_none(judged: Judged) -> None:
+    found = judged(lambda made: setattr(made, "trouble", "TypeError: odd tensor"))
+    assert found.status is Status.NOT_JUDGED and "TypeError: odd tensor" in found.reasons[0]
+    worse = judged(lambda made: (setattr(made, "trouble", "TypeError: odd tensor"), setattr(made, "decay", 0.0)))
+    assert worse.status is Status.MISMATCH and any("odd tensor" in note for note in worse.notes)
 
 
 def test_random_numbers_of_another_device_cannot_be_judged(judged: Judged) -> None:
