@@ -61,7 +61,7 @@ class BackendImport(Rule):
         if not imports:
             yield from self._without_torch(unit, accepted)
             return
-        anchors = _anchors(unit, imports)
+        anchors = _anchors(unit, imports, accepted)
         if not anchors:
             return
         for statement in anchors:
@@ -156,7 +156,7 @@ def _type_only(unit: Unit, node: ast.AST) -> bool:
     return False
 
 
-def _anchors(unit: Unit, imports: list[ast.stmt]) -> list[ast.stmt]:
+def _anchors(unit: Unit, imports: list[ast.stmt], accepted: Sequence[Finding]) -> list[ast.stmt]:
     """
     The first torch import at module level; else the first one in each function that needs it, or in the first
     try.
@@ -167,11 +167,13 @@ def _anchors(unit: Unit, imports: list[ast.stmt]) -> list[ast.stmt]:
         return top[:1]
     if guarded:
         return guarded[:1]
-    seen: dict[ast.AST, ast.stmt] = {}
+    seen: dict[ast.FunctionDef | ast.AsyncFunctionDef, ast.stmt] = {}
     for node in imports:
         function = next(a for a in unit.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef)))
         seen.setdefault(function, node)
-    return list(seen.values())
+    lines = [f.line for f in accepted if f.code[:4] not in ("MLU0", "MLU6")]
+    needing = [n for f, n in seen.items() if any(f.lineno <= line <= (f.end_lineno or f.lineno) for line in lines)]
+    return needing or list(seen.values())
 
 
 def _inside_function(unit: Unit, node: ast.AST) -> bool:
