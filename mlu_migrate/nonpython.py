@@ -126,7 +126,9 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     if kind == "notebook":
         return notebooks.migrate(source, path, settings, facts)
     unchanged = FileResult(path, FileStatus.UNCHANGED, source=source)
-    if kind is None or settings.configs == "off" or b"\0" in source or not vocabulary.trigger().search(source):
+    if kind is None or settings.configs == "off" or b"\0" in source:
+        return unchanged
+    if not settings.audit and not vocabulary.trigger().search(source):
         return unchanged
     doc = Document(source, path, settings, prose=kind == "markdown")
     doc.engine = _engine(path, settings, facts)

@@ -237,7 +237,8 @@ class _Notebook:
         """Judge shell text in a cell and take over what was found and is to be written."""
         if self.settings.configs == "off":
             return
-        inner = Document(cell.text.encode("utf-8", "surrogatepass"), self.doc.path, self.settings)
+        quiet = replace(self.settings, audit=False)  # words of a cell are listed with its Python
+        inner = Document(cell.text.encode("utf-8", "surrogatepass"), self.doc.path, quiet)
         if inner.encoding != "utf-8":
             return
         inner.engine, inner.free_lines = self.engine, True

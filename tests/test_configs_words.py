@@ -14,6 +14,7 @@ from mlu_migrate import nonpython, tomlfile
 from mlu_migrate.configs import catalogue, jsonfile, tomlconfig, vocabulary, yamlfile
 from mlu_migrate.configs.shellwords import Command, HereDocument, commands
 from mlu_migrate.messages import catalogue as message_catalogue
+from mlu_migrate.messages import render as render_message
 from mlu_migrate.model import FileStatus, RunResult
 from mlu_migrate.report import render
 from mlu_migrate.rule import all_rules
@@ -321,3 +322,17 @@ def test_python_in_one_line_is_rewritten_in_any_format() -> None:
     wanted = b"python -c 'import torch; import torch_mlu; print(torch.mlu.is_available())'"
     for name, frame in (("a.yaml", b"run: %s\n"), ("Makefile", b"a:\n\t%s\n"), ("Dockerfile", b"RUN %s\n")):
         assert nonpython.migrate(frame % command, name, Settings()).output == frame % wanted
+
+
+def test_an_audit_lists_every_word_that_no_finding_speaks_of() -> None:
+    source = b"# cuda notes\nCUDA_VISIBLE_DEVICES=0 ./cuda_kernels.sh --device cuda\necho nothing else\n"
+    plain = nonpython.migrate(source, "a.sh", Settings())
+    audited = nonpython.migrate(source, "a.sh", Settings(audit=True))
+    added = [(f.line, f.column, f.before, f.message_id) for f in audited.findings if f.code == "MLU004"]
+    assert added == [(1, 3, "cuda", "comment"), (2, 26, "cuda", "text")]
+    assert audited.output == plain.output and len(audited.findings) == len(plain.findings) + 2
+    assert all(render_message(f, lang)[0] for f in audited.findings for lang in ("en", "zh"))
+
+
+def test_without_an_audit_words_are_not_listed() -> None:
+    assert nonpython.migrate(b"echo gpu cuda\n", "a.sh", Settings()).findings == ()

@@ -103,6 +103,14 @@ def test_switching_configurations_off_leaves_shell_lines_and_still_migrates_pyth
     assert not [f for f in result.findings if f.code.startswith("MLU60") and f.code != "MLU607"]
 
 
+def test_an_audit_lists_no_word_twice() -> None:
+    plain, audited = _migrate(TRAINING), _migrate(TRAINING, audit=True)
+    added = [(f.cell, f.line, f.column) for f in audited.findings if f.code == "MLU004"]
+    told = {(f.cell, f.line, f.column) for f in plain.findings}
+    assert added and len(added) == len(set(added)) and not told & set(added)
+    assert audited.output == plain.output
+
+
 def test_prose_foreign_cells_and_comments_stay() -> None:
     sources = _sources(_migrate(TRAINING).result)
     assert sources[0] == "# Train on cuda\ncall `x.cuda()`"

@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from mlu_migrate import suppress
+from mlu_migrate import audit, suppress
 from mlu_migrate.configs import checks
 from mlu_migrate.configs.document import Document
-from mlu_migrate.model import Edit, FileResult, FileStatus, Finding, Safety
+from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, Safety, Severity
 
 LAUNCH = frozenset({"MLU601", "MLU602", "MLU603"})
 
@@ -28,6 +28,8 @@ def finish(doc: Document, valid: Callable[[str], bool] | None = None) -> FileRes
     kept = suppressions(doc)
     findings = [f for f in doc.findings if doc.settings.wants(f.code) and not kept.covers(f.code, f.line, f.end_line)]
     findings += [item.finding(doc.path) for item in kept.unused(lambda code: code == "" or doc.settings.wants(code))]
+    if doc.settings.audit and doc.settings.wants(audit.CODE):
+        findings += [f for f in remaining(doc, findings) if not kept.covers(f.code, f.line, f.end_line)]
     findings.sort(key=lambda f: (f.line, f.column, f.code, f.message_id))
     findings = distinct(findings)
     chosen = choose(doc, findings)
@@ -45,6 +47,36 @@ def suppressions(doc: Document) -> suppress.Suppressions:
         return suppress.Suppressions()
     comments = [(doc.line_of(m.start()), m[0]) for m in re.finditer(r"#[^\n\r]*", doc.text)]
     return suppress.parse(b"\n" * doc.text.count("\n"), comments)
+
+
+def remaining(doc: Document, findings: list[Finding]) -> list[Finding]:
+    """With ``--audit``: one MLU004 finding for each CUDA-like word that no other finding speaks of."""
+    told = [((f.line, f.column), (f.end_line, f.end_column)) for f in findings]
+    lines = doc.text.split("\n")
+    found = []
+    for match in audit.WORD.finditer(doc.text):
+        line, column = doc.position(match.start())
+        if any(start <= (line, column) < end for start, end in told):
+            continue
+        text = lines[line - 1].strip()
+        found.append(
+            Finding(
+                code=audit.CODE,
+                name=audit.NAME,
+                severity=Severity.INFO,
+                safety=Safety.MANUAL,
+                confidence=Confidence.HIGH,
+                path=doc.path,
+                line=line,
+                column=column,
+                end_line=line,
+                end_column=column + len(match[0]),
+                message_id="comment" if text.startswith("#") else "text",
+                args={"word": match[0], "text": text[:200]},
+                before=match[0],
+            )
+        )
+    return found
 
 
 def distinct(findings: list[Finding]) -> list[Finding]:
