@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mlu_migrate import loading
@@ -30,13 +31,14 @@ class Kept:
 
     node: ast.AST
     why: str
+    group: int = 0  # one finding is told for all members of a group; 0 stands alone
 
 
 def kept(unit: Unit) -> list[Kept]:
     """All such subtrees of a file; computed once a file."""
     found = unit.memo.get("vendors.kept")
     if found is None:
-        found = [*_tables(unit), *_ladders(unit), *_groups(unit), *_tied(unit)]
+        found = [*_tables(unit), *_ladders(unit), *_twins(unit), *_groups(unit), *_tied(unit)]
         unit.memo["vendors.kept"] = found
         unit.memo["vendors.nodes"] = {k.node for k in found}
     return found  # type: ignore[return-value]
@@ -57,7 +59,7 @@ def _tables(unit: Unit) -> list[Kept]:
         if not cuda or node in loading.tables(unit):
             continue
         if any(_is_mlu(k) for k in keys):
-            out += [Kept(n, "sibling") for k, v in cuda for n in (k, v)]
+            out += [Kept(n, "sibling", id(k)) for k, v in cuda for n in (k, v)]
         elif unit.flow.table(node, DEVICE).shape is Shape.KEY:
             out += [Kept(v, "entry") for _, v in cuda]
     return out
@@ -119,26 +121,76 @@ def _ladders(unit: Unit) -> list[Kept]:
         parent = unit.parent(node)
         if isinstance(parent, ast.If) and parent.orelse == [node]:
             continue  # an elif: seen with its ladder
-        rungs: list[tuple[ast.expr, list[ast.stmt]]] = []
+        rungs: list[tuple[ast.AST, list[ast.AST]]] = []
+        last: list[ast.AST] = []
         current: ast.If | None = node
         while current is not None:
-            rungs.append((current.test, current.body))
+            rungs.append((current.test, list(current.body)))
             rest = current.orelse
             current = rest[0] if len(rest) == 1 and isinstance(rest[0], ast.If) else None
-        if any(_mentions(t, _MLU) and not _mentions(t, _CUDA) for t, _ in rungs) and any(
-            _mentions(t, _CUDA) for t, _ in rungs
-        ):
-            for test, body in rungs:
-                if _mentions(test, _CUDA):
-                    out += [Kept(test, "sibling"), *(Kept(s, "sibling") for s in body)]
-    for node in unit.index.nodes[ast.IfExp]:
-        rungs_exp: list[tuple[ast.expr, ast.expr]] = []
-        now: ast.expr = node
+            last = list(rest) if current is None else []
+        out += _cuda_side(rungs, last)
+    for rungs, last in _returning(unit):
+        out += _cuda_side(rungs, last)
+    for outer in unit.index.nodes[ast.IfExp]:
+        chosen: list[tuple[ast.AST, list[ast.AST]]] = []
+        now: ast.expr = outer
         while isinstance(now, ast.IfExp):
-            rungs_exp.append((now.test, now.body))
+            chosen.append((now.test, [now.body]))
             now = now.orelse
-        if any(_mentions(t, _MLU) and not _mentions(t, _CUDA) for t, _ in rungs_exp):
-            out += [Kept(n, "sibling") for t, b in rungs_exp if _mentions(t, _CUDA) for n in (t, b)]
+        out += _cuda_side(chosen, [now])
+    return out
+
+
+def _cuda_side(rungs: list[tuple[ast.AST, list[ast.AST]]], last: list[ast.AST]) -> list[Kept]:
+    """Of a choice with a side for the MLU: the sides whose test names CUDA, or the rest where no test does."""
+    if not any(_mentions(t, _MLU) and not _mentions(t, _CUDA) for t, _ in rungs):
+        return []
+    cuda = [(t, body) for t, body in rungs if _mentions(t, _CUDA)]
+    if cuda:
+        return [Kept(n, "sibling", id(t)) for t, body in cuda for n in (t, *body)]
+    return [Kept(n, "sibling", id(last[0])) for n in last if any(_mentions(part, _CUDA) for part in last)]
+
+
+def _returning(unit: Unit) -> Iterator[tuple[list[tuple[ast.AST, list[ast.AST]]], list[ast.AST]]]:
+    """`if is_mlu_available(): return a` and, below it, `if is_cuda_available(): return b`: a ladder all the same."""
+    seen: set[ast.AST] = set()
+    for node in unit.index.nodes[ast.If]:
+        if node in seen or not _leaves(node):
+            continue
+        block = next((b for b in _blocks(unit.parent(node)) if node in b), [])
+        run = [node]
+        rest = block[block.index(node) + 1 :] if block else []
+        while rest and isinstance(rest[0], ast.If) and _leaves(rest[0]):
+            run.append(rest[0])
+            rest = rest[1:]
+        seen.update(run)
+        last: list[ast.AST] = [rest[0]] if rest and isinstance(rest[0], ast.Return) else []
+        if len(run) > 1 or last:
+            yield [(n.test, list(n.body)) for n in run], last
+
+
+def _leaves(node: ast.If) -> bool:
+    return not node.orelse and isinstance(node.body[-1], (ast.Return, ast.Raise, ast.Continue, ast.Break))
+
+
+def _blocks(parent: ast.AST | None) -> Iterator[list[ast.stmt]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _twins(unit: Unit) -> list[Kept]:
+    """`def is_cuda_available` beside `def is_mlu_available`: each answers for its own device."""
+    out: list[Kept] = []
+    for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
+        for node in unit.index.nodes[kind]:
+            if "cuda" not in node.name:
+                continue
+            bound = unit.index.scope(node).bindings.get(node.name.replace("cuda", "mlu"), ())
+            if any(isinstance(b.node, (ast.FunctionDef, ast.AsyncFunctionDef)) for b in bound):
+                out += [Kept(n, "sibling", id(node)) for n in node.body]
     return out
 
 
@@ -158,10 +210,30 @@ def _mentions(node: ast.AST, words: re.Pattern[str]) -> bool:
     return False
 
 
+# Names a project gives its own question for an MLU. The rewriter makes none of them.
+_ASKS = re.compile(
+    r"^(is|has|have|use|using|with)_(torch_)?mlu(_is)?(_available)?$|^(torch_)?mlu_available$", re.IGNORECASE
+)
+
+
 def supports_mlu(unit: Unit) -> bool:
-    """Whether the file chooses between CUDA and MLU itself: a ladder of conditions with a branch for each."""
+    """Whether the file chooses between CUDA and MLU itself: a branch for each, or a question of its own."""
     found = unit.memo.get("vendors.supports")
     if found is None:
-        found = bool(_ladders(unit))
+        found = bool(_ladders(unit) or _twins(unit)) or _asks(unit)
         unit.memo["vendors.supports"] = found
     return bool(found)
+
+
+def _asks(unit: Unit) -> bool:
+    if b"mlu" not in unit.data and b"MLU" not in unit.data:
+        return False
+    for kind in (ast.If, ast.IfExp, ast.While):
+        for node in unit.index.nodes[kind]:
+            for inner in ast.walk(node.test):
+                name = (
+                    inner.id if isinstance(inner, ast.Name) else inner.attr if isinstance(inner, ast.Attribute) else ""
+                )
+                if name != "is_mlu" and _ASKS.search(name):
+                    return True
+    return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from mlu_migrate.model import Finding, Safety, Severity
@@ -45,13 +46,18 @@ class VendorBranch(Rule):
     topics = ("set-up",)
 
     def visit_file(self, unit: Unit) -> Iterable[Finding]:
-        """One finding a kept branch."""
+        """One finding a kept branch, from its first CUDA word to its last."""
         if supports_mlu(unit):
             yield self.found(unit, (0, len(unit.source.line_bytes(1).rstrip())), "file", safety=Safety.MANUAL)
+        groups: dict[int, list[ast.AST]] = {}
         for item in kept(unit):
             if item.why == "tied":
                 yield self.found(unit, item.node, "tied", safety=Safety.MANUAL, severity=Severity.WARNING)
             if item.why == "sibling" and hasattr(item.node, "lineno"):
                 text = unit.data[unit.start(item.node) : unit.end(item.node)]
                 if b"cuda" in text or b"nccl" in text:
-                    yield self.found(unit, item.node, "kept", safety=Safety.MANUAL)
+                    groups.setdefault(item.group or id(item.node), []).append(item.node)
+        for nodes in groups.values():
+            span = (min(map(unit.start, nodes)), max(map(unit.end, nodes)))
+            told = self.found(unit, span, "kept", safety=Safety.MANUAL)
+            yield told.with_(before=told.before.partition("\n")[0].rstrip())
