@@ -17,7 +17,7 @@ from typing import Any
 
 import torch.multiprocessing as mp
 
-PATIENCE = 60  # seconds until a task that hangs is given up; no test waits for it to pass
+PATIENCE = 180  # seconds until a task that hangs is given up; no test waits for it to pass
 
 
 def _serve(rank: int, size: int, store: str, backend: str, tasks: Any, answers: Any) -> None:
