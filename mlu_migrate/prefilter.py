@@ -19,7 +19,7 @@ _ADVICE = tuple(
     b"auto_gptq cpp_extension load_inline get_device_capability cublas CUBLAS float64 complex128 .double( "
     b"accelerator= torch.accelerator attn_implementation load_in_ 8bit nvcc nsys nvprof accelerate deepspeed "
     b"awq causal_conv1d cudf cugraph cuml dskernels flashinfer nvitop mamba_ssm py3nvml sgl_kernel dlpack torch.jit "
-    b"sparse=True _requires EmbeddingBag antialias divisor_override scatter_ return_indices os.fork gpu_".split()
+    b"numba sparse=True _requires EmbeddingBag antialias divisor_override scatter_ return_indices os.fork gpu_".split()
 ) + (b"import warp", b"import accelerator")
 _ORDINAL = re.compile(rb"\.to\(\s*(?:device=)?\d|device\(\d|device=\d|\bsm_\d\d")
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from mlu_migrate import apimap
+from mlu_migrate.fallback import has_fallback
 from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -70,6 +71,8 @@ class ApexUse(Rule):
     def visit_Import(self, node: ast.Import, unit: Unit) -> Iterator[Finding]:
         """`import apex` and what is read from it."""
         for alias in node.names:
+            if has_fallback(unit, node):
+                continue  # MLU901 tells of the package
             if alias.name.startswith("apex.") and "apex" not in unit.facts.exports:
                 yield self._told(unit, alias, alias.name)
 
@@ -78,6 +81,8 @@ class ApexUse(Rule):
         name = unit.name(node)
         parent = unit.parent(node)
         if name is None or not name.startswith("apex.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
+            return
+        if has_fallback(unit, node):
             return
         root = node
         while isinstance(root.value, ast.Attribute):
@@ -97,6 +102,10 @@ class ApexUse(Rule):
             if row is not None and (row.mlu or row.note)
             else _ADVICE.get(head, "the torch module that does the same")
         )
+        if has_fallback(unit, node):
+            return self.found(
+                unit, node, "caught", safety=Safety.MANUAL, severity=Severity.INFO, name=name, instead=instead
+            )
         return self.found(unit, node, "told", safety=Safety.MANUAL, name=name, instead=instead)
 
     def _edits(self, node: ast.ImportFrom, unit: Unit, targets: list[str]) -> tuple[Edit, ...]:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Iterator
 
 from mlu_migrate import apimap
+from mlu_migrate.fallback import has_fallback
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -68,7 +69,8 @@ class CudaPackage(Rule):
     def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
         """`from flash_attn import f`."""
         if node.module and not node.level:
-            yield from self._tell(unit, node, node.module, node)
+            below = (f"{node.module}.{a.name}" for a in node.names)  # `from numba import cuda`
+            yield from self._tell(unit, node, next((b for b in below if b in packages()), node.module), node)
 
     def _tell(self, unit: Unit, node: ast.AST, module: str, statement: ast.stmt) -> Iterator[Finding]:
         parts = module.split(".")
@@ -82,7 +84,7 @@ class CudaPackage(Rule):
         if root in seen:
             return
         seen.add(root)
-        if _caught(unit, statement):
+        if has_fallback(unit, statement):
             kind, severity = "caught", Severity.INFO
         elif _gated(unit, statement):
             kind, severity = "live", Severity.ERROR
@@ -101,20 +103,6 @@ class CudaPackage(Rule):
             instead_zh=zh,
             source=row["source"],
         )
-
-
-def _caught(unit: Unit, node: ast.AST) -> bool:
-    child = node
-    for outer in unit.ancestors(node):
-        if isinstance(outer, ast.Try) and child in outer.body:
-            for handler in outer.handlers:
-                names = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
-                if any(
-                    n is None or ast.unparse(n) in ("ImportError", "ModuleNotFoundError", "Exception") for n in names
-                ):
-                    return True
-        child = outer
-    return False
 
 
 def _gated(unit: Unit, node: ast.AST) -> bool:
