@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -110,6 +111,9 @@ NAMES = {
     "torch.nn.parallel.comm.broadcast": ("torch.cuda.comm has no counterpart", 0),
 }
 
+# A file that says none of these keeps its tensors on the host.
+_DEVICE = re.compile(rb"cuda|mlu|device|\.to\(|accelerat")
+
 
 class OperatorLimit(Rule):
     """
@@ -152,8 +156,26 @@ class OperatorLimit(Rule):
             if value is not None and limit.meets(value):
                 yield self.found(unit, value, "limit", api=name or "", limit=limit.limit, line=str(limit.line))
         told = NAMES.get(name or "")
-        if told is not None:
+        if told is not None and _DEVICE.search(unit.data) and not _on_host(unit, node):
             seen: set[str] = unit.memo.setdefault("limit.seen", set())  # type: ignore[assignment]
             if name not in seen:
                 seen.add(name or "")
                 yield self.found(unit, node.func, "unsupported", api=name or "", limit=told[0])
+
+
+def _on_host(unit: Unit, node: ast.Call) -> bool:
+    """`to_dlpack(x.cpu())`, or of a variable that was last given such a value."""
+    given = node.args[0] if node.args else None
+    if isinstance(given, ast.Name):
+        owner = unit.index.owner(unit.scope(given), given.id)
+        before = [b for b in (owner.bindings.get(given.id, []) if owner else []) if _line(b.node) < given.lineno]
+        given = max(before, key=lambda b: _line(b.node)).value if before else None
+    return (
+        isinstance(given, ast.Call)
+        and isinstance(given.func, ast.Attribute)
+        and (given.func.attr == "cpu" or given.func.attr == "to" and bool(given.args) and is_text(given.args[0], "cpu"))
+    )
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
