@@ -53,7 +53,7 @@ class GpuFlag(Rule):
             elif keyword.arg == "use_flash_attention_2" and getattr(keyword.value, "value", None) is True:
                 yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
             elif keyword.arg in ("load_in_8bit", "load_in_4bit") and getattr(keyword.value, "value", None) is True:
-                yield self.found(unit, keyword, "quantised", severity=Severity.ERROR, option=keyword.arg)
+                yield from self._once(unit, keyword, "quantised", Severity.ERROR, option=keyword.arg)
         init = argument(node, "optim")
         if is_text(init) and "8bit" in init.value:  # type: ignore[union-attr]
             assert init is not None
@@ -62,4 +62,13 @@ class GpuFlag(Rule):
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """ONNX Runtime's provider names."""
         if node.value in ("CUDAExecutionProvider", "TensorrtExecutionProvider") and not unit.is_docstring(node):
-            yield self.found(unit, node, "provider", provider=str(node.value))
+            yield from self._once(unit, node, "provider", Severity.WARNING, provider=str(node.value))
+
+    def _once(
+        self, unit: Unit, node: ast.AST, message: str, severity: Severity, *, option: str = "", provider: str = ""
+    ) -> Iterator[Finding]:
+        """Each option or provider is told once a file."""
+        seen: set[str] = unit.memo.setdefault("MLU908.told", set())  # type: ignore[assignment]
+        if option + provider not in seen:
+            seen.add(option + provider)
+            yield self.found(unit, node, message, severity=severity, option=option, provider=provider)

@@ -16,6 +16,8 @@ _CUDNN = "torch.backends.cudnn"
 _IGNORED = ("benchmark", "deterministic", "enabled", "benchmark_limit")
 _ASKED = ("version", "is_available", "is_acceptable")
 
+_DETERMINISTIC = "torch.use_deterministic_algorithms"
+
 
 class Tf32Switch(Rule):
     """
@@ -66,7 +68,11 @@ class Tf32Switch(Rule):
         if not found:
             return
         first = min(found.values(), key=unit.start)
-        message = "ignored_deterministic" if "deterministic" in found else "ignored"
+        asked = any(
+            unit.callee(unit.parent(a) or a) == _DETERMINISTIC
+            for a in unit.index.attributes.get("use_deterministic_algorithms", ())
+        )
+        message = "ignored_deterministic" if "deterministic" in found and not asked else "ignored"
         yield self.found(unit, first, message, flags=", ".join(found))
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
