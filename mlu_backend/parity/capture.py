@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import os
 import sys
 import threading
@@ -43,6 +44,32 @@ from mlu_backend.parity.surroundings import (
 from mlu_backend.parity.trace import Kind, Writer
 
 KEPT_BYTES = 256 << 20
+
+
+_inside = threading.local()
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """
+    Whether what a module does inside is compiled. Which of its parts then run as calls depends on graph breaks, so they
+    are not recorded: the outside is what two runs have in common.
+    """
+    return getattr(module, "_compiled_call_impl", None) is not None or type(module).__name__ == "OptimizedModule"
+
+
+def as_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose inside is not recorded, as that of a compiled one."""
+
+    @functools.wraps(function)
+    def compiled(*args: Any, **kwargs: Any) -> Any:
+        before = getattr(_inside, "compiled", False)
+        _inside.compiled = True
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _inside.compiled = before
+
+    return compiled
 
 
 class Call:
@@ -103,7 +130,7 @@ class Recorder:
 
     def ready(self) -> bool:
         """Whether this thread's work is to be recorded now."""
-        if self.stopped or getattr(self._local, "busy", False):
+        if self.stopped or getattr(self._local, "busy", False) or getattr(_inside, "compiled", False):
             return False
         if torch._C._get_tracing_state() is not None or in_worker() or compiling():
             return False
@@ -274,6 +301,8 @@ class Recorder:
             return original(module, *args, **kwargs)
         self.stack.append(call)
         failed = True
+        before = getattr(_inside, "compiled", False)
+        _inside.compiled = before or is_compiled(module)
         try:
             if call.focus is not None:
                 with call.focus:
@@ -282,6 +311,7 @@ class Recorder:
                 result = original(module, *args, **kwargs)
             failed = False
         finally:
+            _inside.compiled = before
             if self.stack and self.stack[-1] is call:
                 self.stack.pop()
             if failed:

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from mlu_backend.parity.capture import as_compiled
 from mlu_backend.parity.naming import Sites
 from mlu_backend.parity.options import Options
 
@@ -285,6 +286,7 @@ def _functions() -> None:
     torch.amp.is_autocast_available = torch.amp.autocast_mode.is_autocast_available
     _generator()
     _default_tensor_type()
+    _compile()
     torch.version.cuda = CUDA_VERSION  # type: ignore[assignment]
 
 
@@ -311,6 +313,30 @@ def _generator() -> None:
             return real(device=to_device(device))
 
     torch.Generator = Generator  # type: ignore[misc, assignment]
+
+
+def _compile() -> None:
+    """
+    Compiled code runs eagerly here: dynamo looks past function modes, so it would trace a program that asks for
+    ``cuda`` with tensors that are not. The wrappers it would have made are made, and the recorder treats their inside
+    as compiled.
+    """
+    original = torch.compile
+
+    def compile(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda found: compile(found, **options)
+        if not isinstance(model, torch.nn.Module):
+            return as_compiled(model)
+        made = original(model, backend="eager")
+        made.forward = model.__call__
+        return made
+
+    def compile_in_place(self: torch.nn.Module, *args: Any, **options: Any) -> None:
+        self._compiled_call_impl = self._call_impl  # type: ignore[assignment]
+
+    torch.compile = compile  # type: ignore[assignment]
+    torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]
 
 
 def _default_tensor_type() -> None:

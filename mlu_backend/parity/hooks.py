@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from mlu_backend.parity import nested
-from mlu_backend.parity.capture import Recorder
+from mlu_backend.parity.capture import Recorder, as_compiled
 from mlu_backend.parity.operators import OperatorMode, UntilModules
 
 _COLLECTIVES = (
@@ -48,6 +48,7 @@ def install(recorder: Recorder) -> None:
     _seeds(recorder)
     _loaders(recorder)
     _collectives(recorder)
+    _compiled_functions()
     if recorder.options.level == "module" and recorder.options.focus is None:
         _operators_until_modules(recorder)
     elif recorder.options.level == "op":
@@ -167,6 +168,20 @@ def _patch_scaler(recorder: Recorder, scaler: type) -> None:
             recorder.scaler("update", scale=float(self.get_scale()))
 
     scaler.__init__, scaler.scale, scaler.update = init, scaled, updated  # type: ignore[attr-defined, misc]
+
+
+def _compiled_functions() -> None:
+    """What a compiled function does inside is not recorded; modules are recognised by themselves."""
+    original = torch.compile
+
+    @functools.wraps(original)
+    def compile(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda found: compile(found, **options)
+        made = original(model, **options)
+        return made if isinstance(made, torch.nn.Module) else as_compiled(made)
+
+    torch.compile = compile
 
 
 def _seeds(recorder: Recorder) -> None:

@@ -1,0 +1,163 @@
+"""
+Models of timm and transformers, random weights: one training step on the CPU and on mlu, compared at module level.
+
+    python benchmarks/parity_models.py [--only NAME] [--json FILE]
+
+Says for each model how many tensors were compared, how many were equal bit for bit, and whether parity calls it a
+match. A mismatch here is a false alarm or a fault of the emulated device: nothing was migrated. Needs timm and
+transformers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+TIMM = (
+    "resnet18",
+    "convnext_atto",
+    "mobilenetv3_small_050",
+    "vit_tiny_patch16_224",
+    "efficientnet_lite0",
+    "swin_tiny_patch4_window7_224",
+)
+TRANSFORMERS = ("bert", "gpt2", "llama", "t5", "vit", "distilbert")
+
+
+def build(name: str) -> tuple[object, dict[str, object]]:
+    """A small model and its inputs on the CPU, from a fixed seed."""
+    import torch
+
+    torch.manual_seed(0)
+    if name in TIMM:
+        import timm
+
+        sizes = {"swin_tiny_patch4_window7_224": 224, "vit_tiny_patch16_224": 224}
+        model = timm.create_model(name, pretrained=False, num_classes=10, drop_rate=0.0)
+        return model, {"x": torch.randn(2, 3, sizes.get(name, 64), sizes.get(name, 64))}
+    return _transformer(name)
+
+
+def _transformer(name: str) -> tuple[object, dict[str, object]]:
+    import torch
+    import transformers as t
+
+    text = {"input_ids": torch.randint(5, 90, (2, 12))}
+    small = {
+        "vocab_size": 100,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    }
+    quiet = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    if name == "bert":
+        return t.BertForSequenceClassification(t.BertConfig(**small, **quiet)), {**text, "labels": torch.tensor([0, 1])}
+    if name == "gpt2":
+        config = t.GPT2Config(
+            vocab_size=100, n_embd=32, n_layer=2, n_head=4, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0
+        )
+        return t.GPT2LMHeadModel(config), {**text, "labels": text["input_ids"]}
+    if name == "llama":
+        return t.LlamaForCausalLM(t.LlamaConfig(**small)), {**text, "labels": text["input_ids"]}
+    if name == "t5":
+        config = t.T5Config(
+            vocab_size=100,
+            d_model=32,
+            d_kv=8,
+            d_ff=64,
+            num_layers=2,
+            num_heads=4,
+            dropout_rate=0.0,
+            decoder_start_token_id=0,
+        )
+        return t.T5ForConditionalGeneration(config), {**text, "labels": text["input_ids"]}
+    if name == "vit":
+        config = t.ViTConfig(
+            **{k: v for k, v in small.items() if k != "vocab_size"}, **quiet, image_size=32, patch_size=8
+        )
+        return t.ViTForImageClassification(config), {
+            "pixel_values": torch.randn(2, 3, 32, 32),
+            "labels": torch.tensor([0, 1]),
+        }
+    if name == "distilbert":
+        config = t.DistilBertConfig(
+            vocab_size=100, dim=32, n_layers=2, n_heads=4, hidden_dim=64, dropout=0.0, attention_dropout=0.0
+        )
+        return t.DistilBertForMaskedLM(config), {**text, "labels": text["input_ids"]}
+    raise ValueError(name)
+
+
+def one_step(name: str, device: str) -> None:
+    """Forward, backward and one optimizer step; what the recorded process does."""
+    import torch
+
+    if device == "mlu":
+        import torch_mlu  # noqa: F401
+    model, inputs = build(name)
+    model = model.to(device).train()  # type: ignore[attr-defined]
+    given = {k: v.to(device) for k, v in inputs.items()}  # type: ignore[attr-defined]
+    out = model(**given)
+    loss = out.loss if hasattr(out, "loss") else out.float().pow(2).mean()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    loss.backward()
+    optimizer.step()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--step", nargs=2, metavar=("NAME", "DEVICE"), help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.step:
+        one_step(*args.step)
+        return 0
+    from mlu_backend import launch
+    from mlu_backend.parity import trace, verdict
+    from mlu_backend.parity.findings import Status
+    from mlu_backend.parity.options import Options
+    from mlu_backend.parity.record import record
+
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="mlu-parity-models-") as folder:
+        for name in [n for n in (*TIMM, *TRANSFORMERS) if args.only in (None, n)]:
+            traces = []
+            for device in ("cpu", "mlu"):
+                options = Options(out=f"{folder}/{name}-{device}", root=folder, seed=0)
+                command = [sys.executable, os.path.abspath(__file__), "--step", name, device]
+                outcome = record(command, options, env=launch.environment(1), timeout=600, capture_output=True)
+                if outcome.status != 0:
+                    print(f"{name} on {device} failed:\n{outcome.output[-2000:]}", file=sys.stderr)
+                    return 2
+                traces.append(trace.read(outcome.trace))
+            found = verdict.judge(traces[0], traces[1], verdict.Question(reference="cpu"))
+            worst = found.worst[0]["mean"] if found.worst else 0.0
+            rows.append(
+                {
+                    "model": name,
+                    "status": found.status.value,
+                    "compared": found.compared,
+                    "equal": found.equal,
+                    "calls": found.calls,
+                    "worst": worst,
+                    "first": found.first.what if found.first else "",
+                    "reasons": found.reasons,
+                }
+            )
+            print(
+                f"| {name} | {found.status.value} | {found.compared} | {found.equal} "
+                f"| {worst:.1e} | {rows[-1]['first']} |",
+                flush=True,
+            )
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    return 0 if rows and all(r["status"] == Status.MATCH.value for r in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
