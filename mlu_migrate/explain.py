@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlu_migrate import audit, suppress
+from mlu_migrate.configs.catalogue import Page, pages
 from mlu_migrate.model import FileResult, FileStatus, Finding, Safety
+from mlu_migrate.report.places import file_line
 from mlu_migrate.rule import Rule, all_rules
 from mlu_migrate.settings import Settings
 
@@ -43,12 +45,12 @@ class Answer:
 
 def codes() -> list[str]:
     """Codes of all rules."""
-    return [rule.code for rule in all_rules()]
+    return [entry.code for entry in _entries()]
 
 
 def catalogue() -> str:
     """All rules: code, name, safety, number of fixtures (in a checkout of this project), first sentence of the page."""
-    rules = all_rules()
+    rules = _entries()
     wide = max(len(rule.name) for rule in rules)
     lines = []
     for rule in rules:
@@ -60,12 +62,22 @@ def catalogue() -> str:
 
 def page(code: str) -> str | None:
     """The page of a rule, or None where there is no such rule. A name does as well as a code."""
-    for rule in all_rules():
+    for rule in _entries():
         if code.upper() == rule.code or code.lower() == rule.name:
             head = f"{rule.code} {rule.name} ({rule.safety.value}, {rule.severity.value})"
             topics = f"\nTopics: {', '.join(rule.topics)}\n" if rule.topics else ""
-            return f"{head}\n{'=' * len(head)}\n\n{inspect.getdoc(rule) or ''}\n{topics}"
+            text = inspect.getdoc(rule) or ""
+            other = next((p for p in pages() if p.code == rule.code and p is not rule), None)
+            if other is not None:
+                text += f"\n\nIn scripts and configurations\n-----------------------------\n{inspect.getdoc(other)}"
+            return f"{head}\n{'=' * len(head)}\n\n{text}\n{topics}"
     return None
+
+
+def _entries() -> list[Rule | type[Page]]:
+    """Rules, and the pages of what is judged outside Python; a code that has both is listed once."""
+    known = {rule.code for rule in all_rules()}
+    return sorted([*all_rules(), *(p for p in pages() if p.code not in known)], key=lambda entry: entry.code)
 
 
 def fixtures(code: str) -> int | None:
@@ -75,7 +87,8 @@ def fixtures(code: str) -> int | None:
         return None
     own = folder / code
     if not own.is_dir():
-        return 0
+        cases = folder.parent.glob("configs/*/findings.json")
+        return sum(f'"{code}"' in path.read_text("utf-8") for path in cases)
     return sum(1 for path in own.rglob("*") if ".before." in path.name or ".noop." in path.name)
 
 
@@ -95,10 +108,14 @@ def why(source: bytes, line: int, settings: Settings, migrate: Migrate) -> Answe
     everything = dataclasses.replace(settings, select=(), ignore=(), extend_select=(), audit=True, kept=())
     inert = migrate(_without_ignores(source), everything)
     shield = suppress.parse(source, suppress.comments_of(source))
-    verdicts = [_verdict(f, settings) for f in real.findings if _touches(f, line) and f.code != audit.CODE]
+    verdicts = [_verdict(f, settings) for f in real.findings if _touches(real, f, line) and f.code != audit.CODE]
     known = {_identity(finding) for finding in real.findings}
     for finding in inert.findings:
-        if not _touches(finding, line) or _identity(finding) in known or finding.code in (suppress.CODE, audit.CODE):
+        if (
+            not _touches(inert, finding, line)
+            or _identity(finding) in known
+            or finding.code in (suppress.CODE, audit.CODE)
+        ):
             continue
         if not settings.wants(finding.code):
             verdicts.append(Verdict(finding, "why.off", {}))
@@ -109,7 +126,8 @@ def why(source: bytes, line: int, settings: Settings, migrate: Migrate) -> Answe
         else:
             verdicts.append(Verdict(finding, "why.audit", {}))
     told = [verdict.finding for verdict in verdicts]
-    mentions = tuple(item for item in audit.untold(source, told) if item.line == line)
+    python = not any(finding.cell is not None for finding in (*real.findings, *inert.findings))
+    mentions = tuple(item for item in audit.untold(source, told) if item.line == line) if python else ()
     return Answer(lines[line - 1], tuple(verdicts), mentions)
 
 
@@ -123,8 +141,11 @@ def _verdict(finding: Finding, settings: Settings) -> Verdict:
     return Verdict(finding, "why.overlap", {})
 
 
-def _touches(finding: Finding, line: int) -> bool:
-    return finding.cell is None and finding.line <= line <= finding.end_line
+def _touches(file: FileResult, finding: Finding, line: int) -> bool:
+    """Whether a finding is about a line of the file. In a notebook that is the line its cell's line stands on."""
+    if finding.cell is not None:
+        return file_line(file, finding) == line
+    return finding.line <= line <= finding.end_line
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:
@@ -146,5 +167,5 @@ def _lines(source: bytes) -> list[str]:
     return lines[:-1] if len(lines) > 1 and not lines[-1] else lines
 
 
-def _first_line(rule: Rule) -> str:
+def _first_line(rule: Rule | type[Page]) -> str:
     return (inspect.getdoc(rule) or "").strip().split("\n\n", 1)[0].replace("\n", " ")

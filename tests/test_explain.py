@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from mlu_migrate import addignore, engine, explain
+from mlu_migrate.configs.catalogue import pages
 from mlu_migrate.model import FileResult
 from mlu_migrate.rule import all_rules
 from mlu_migrate.settings import Settings
@@ -81,7 +83,9 @@ def test_a_line_that_is_not_there_is_refused() -> None:
 
 def test_the_catalogue_lists_every_rule_once_with_its_first_sentence() -> None:
     lines = explain.catalogue().splitlines()
-    assert [line.split()[0] for line in lines] == sorted(rule.code for rule in all_rules())
+    assert [line.split()[0] for line in lines] == sorted(
+        {*(rule.code for rule in all_rules()), *(page.code for page in pages())}
+    )
     assert all(len(line.split()) > 4 for line in lines)
 
 
@@ -143,3 +147,24 @@ def test_a_place_beyond_the_file_is_a_problem_and_not_a_crash() -> None:
     added = addignore.add(SOURCE, [finding])
     assert added.output == SOURCE
     assert added.problems
+
+
+def test_a_page_of_what_is_judged_outside_python_is_found_by_code_and_name() -> None:
+    assert "docker run --gpus" in (explain.page("MLU604") or "")
+    assert explain.page("container") == explain.page("MLU604")
+    assert "MLU602" in explain.codes()
+
+
+def test_a_code_with_two_pages_shows_both() -> None:
+    page = explain.page("MLU601") or ""
+    assert "os.environ" in page and "In scripts and configurations" in page
+
+
+def test_a_line_of_a_notebook_is_answered_for_its_cell() -> None:
+    from mlu_migrate import nonpython
+
+    path = Path(__file__).parent.parent / "fixtures" / "notebooks" / "training.ipynb"
+    source = path.read_bytes()
+    line = source.decode().split("\n").index('    "%time y = x.cuda()\\n",') + 1
+    answer = explain.why(source, line, Settings(), lambda s, settings: nonpython.migrate(s, "a.ipynb", settings))
+    assert [v.finding.code for v in answer.verdicts] == ["MLU201"] and not answer.mentions
