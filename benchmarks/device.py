@@ -150,7 +150,13 @@ def memory(kind: str) -> Result:
     )
 
 
-_START = "import time, torch; t = time.perf_counter(); from mlu_backend import core; core.load(); print(time.perf_counter() - t)"
+_START = """
+import time, torch
+start = time.perf_counter()
+from mlu_backend import core
+core.load()
+print(time.perf_counter() - start)
+"""
 
 
 def start_up() -> Result:

@@ -1,23 +1,23 @@
 """
-Starts the emulated device: loads the C++ part, calls PrivateUse1 ``mlu``, gives Tensor and Module their ``mlu`` methods.
+Starts the emulated device: loads the C++ part, calls PrivateUse1 ``mlu``, gives Tensor and Module ``mlu`` methods.
 
 ``load()`` does it once. Afterwards ``extension()`` is the C++ module, with these functions (cards are ordinals, streams
 and pools integers, bytes everywhere):
 
 cards       device_count(), set_device_count(n), current_device(), set_device(card), exchange_device(card) -> before,
             touch() (first use; raises in a forked child of a process that used a card), touched(), in_bad_fork()
-streams     new_stream(card, priority) -> id, current_stream(card) -> id (0 is the default stream), exchange_stream(card,
-            id) -> before, stream_priority(id), stream_handle(card, id), now_ns() for events. Everything is done when a
+streams     new_stream(card, priority) -> id, current_stream(card) -> id (0 is the default stream),
+            exchange_stream(card, id) -> before, stream_priority(id), stream_handle(card, id), now_ns() for events. Everything is done when a
             call returns, so synchronising is nothing to do. torch.Stream and torch.Event of device "mlu" work too.
 memory      memory_stats(card) -> nested dict with the keys of torch_mlu, reset_peak_memory_stats(card),
             reset_accumulated_memory_stats(card), memory_info(card) -> (free, total), empty_cache(), memory(),
-            set_memory(bytes), memory_fraction(card), set_memory_fraction(card, x), memory_segments() -> list of segments
-            with blocks (snapshot), set_memory_trace(on, max_entries), memory_traces() -> one list for each card,
+            set_memory(bytes), memory_fraction(card), set_memory_fraction(card, x), memory_segments() -> list of
+            segments with blocks (snapshot), set_memory_trace(on, max_entries), memory_traces() -> one list for each card,
             set_caching(on), set_allocator_settings(max_split_size, gc_threshold, expandable, divisions), pinned_bytes()
-pools       begin_pool(card, a, b), end_pool(card, a, b), release_pool(card, a, b): allocations of this thread go to pool
-            (a, b) in between, for graphs
-profile     set_profile(narrow_float64, round_tf32, bfloat16, narrow_int64, check_overflow), set_tf32(convolution, matmul,
-            custom), force_tf32_matmul(on), set_int64_casts(families); profiles.py and refused.py call them
+pools       begin_pool(card, a, b), end_pool(card, a, b), release_pool(card, a, b): allocations of this thread go to
+            pool (a, b) in between, for graphs
+profile     set_profile(narrow_float64, round_tf32, bfloat16, narrow_int64, check_overflow),
+            set_tf32(convolution, matmul, custom), force_tf32_matmul(on), set_int64_casts(families); profiles.py and refused.py call them
 operators   set_card_operators(families), set_fallback_allowed(on)
 recording   stats(tensor), see ``stats`` below
 random      default_generator(card) -> torch.Generator, set_capturing(on), capturing()
@@ -115,7 +115,7 @@ def _generate_methods(torch: types.ModuleType) -> None:
 
 def stats(tensor: Any) -> dict[str, float | int]:
     """
-    Norm, min, max and mean of the finite elements, number of non-finite ones, and checksum, in one pass over the memory.
+    Norm, min, max and mean of the finite elements, number of non-finite ones, checksum: one pass over the memory.
 
     ``tensor`` is dense and real, on ``cpu`` or ``mlu``; equal contents give equal checksums on both. Keys: norm, min,
     max, mean, nonfinite, checksum (``parity/statistics.py`` defines it).

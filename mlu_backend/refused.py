@@ -89,7 +89,7 @@ REFUSALS = (
         "torch_mlu/csrc/framework/core/MLUStream.cpp:285",
     ),
     Refusal(
-        "int64 values that do not fit int32 where the card casts, ENABLE_MLU_OVERFLOW_CHECK=1, profiles mlu370 and mlu590",
+        "int64 values beyond int32 where the card casts, ENABLE_MLU_OVERFLOW_CHECK=1, profiles mlu370 and mlu590",
         "RuntimeError: Overflow occurred! there is a tensor that does cast from int64 value to int32.",
         "csrc/profile.cpp",
         "torch_mlu/csrc/aten/utils/cnnl_util.cpp:129-141",

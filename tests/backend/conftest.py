@@ -19,9 +19,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(scope="session")
 def extension() -> Any:
     """The C++ module of the device, with ``torch.mlu`` in place."""
+    import mlu_backend
+
+    mlu_backend.offer_torch_mlu()
     import torch_mlu  # noqa: F401
 
-    import mlu_backend  # noqa: F401  puts our torch_mlu within reach
     from mlu_backend import core
 
     return core.extension()

@@ -12,9 +12,10 @@ from opdb import Outcome
 
 def start() -> None:
     """Bring the device up in this process."""
-    import torch_mlu  # noqa: F401
+    import mlu_backend
 
-    import mlu_backend  # noqa: F401  puts our torch_mlu within reach
+    mlu_backend.offer_torch_mlu()
+    import torch_mlu  # noqa: F401
 
 
 def _dtype_name(dtype: torch.dtype) -> str:

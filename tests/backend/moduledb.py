@@ -1,4 +1,4 @@
-"""One entry of PyTorch's module database, run on ``cpu`` and on ``mlu`` and compared: output, and gradients of all inputs."""
+"""One entry of PyTorch's module database on ``cpu`` and on ``mlu``, compared: output, and gradients of all inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One entry of PyTorch's optimizer database: ten steps on ``cpu`` and on ``mlu`` with every set of options, compared."""
+"""One entry of PyTorch's optimizer database: ten steps on ``cpu`` and ``mlu`` with every set of options, compared."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
 Runs the entries of PyTorch's databases in child processes and collects what became of each.
 
-``python tests/backend/sweep.py --what ops --dtype float32 --backward --shard 1/8`` prints one JSON row an entry. Used by
-the tests, and by the nightly target with everything.
+``python tests/backend/sweep.py --what ops --dtype float32 --backward --shard 1/8`` prints failing rows as
+JSON. Used by the tests, and by the nightly target with everything.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import json
 import multiprocessing
 import os
 import sys
+import threading
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,7 +75,7 @@ def _child(connection: Any) -> None:
             connection.send(("fail", traceback.format_exc(limit=4)))
 
 
-def _work(todo: Sequence[Task]) -> list[Row]:
+def _work(todo: Sequence[Task], tell: Callable[[Row], None]) -> list[Row]:
     context = multiprocessing.get_context("spawn")
     rows: list[Row] = []
     process: Any = None
@@ -96,19 +97,24 @@ def _work(todo: Sequence[Task]) -> list[Row]:
             process.join()
             process = None
         rows.append(Row(task.what, task.name, task.dtype, task.backward, status, detail[:600]))
+        tell(rows[-1])
     if process is not None:
         parent.send(None)
         process.join(20)
     return rows
 
 
-def run(todo: Sequence[Task], workers: int = 2) -> list[Row]:
-    """Run the checks in ``workers`` child processes; rows come back in the order of the tasks."""
+def run(todo: Sequence[Task], workers: int = 2, tell: Callable[[Row], None] = lambda row: None) -> list[Row]:
+    """
+    Run the checks in ``workers`` child processes; rows come back in the order of the tasks.
+
+    ``tell`` hears of each row when it is there, from several threads.
+    """
     if not todo:
         return []
     parts = [list(todo[start::workers]) for start in range(workers)]
     with ThreadPoolExecutor(workers) as pool:
-        done = list(pool.map(_work, parts))
+        done = list(pool.map(lambda part: _work(part, tell), parts))
     rows = {(row.what, row.name, row.dtype, row.backward): row for part in done for row in part}
     return [rows[(task.what, task.name, task.dtype, task.backward)] for task in todo]
 
@@ -129,19 +135,25 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--shard", default="1/1", help="PART/PARTS")
     parser.add_argument("--only", action="append", help="entry names")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--output", type=Path, help="write the rows here as JSON lines")
+    parser.add_argument("--output", type=Path, help="append the rows to this file as JSON lines")
     options = parser.parse_args(argv)
     dtypes = None if options.dtype == ["all"] else options.dtype or ["float32"]
     part, parts = (int(word) for word in options.shard.split("/"))
     todo = shard(tasks(options.what, dtypes, options.backward), part, parts)
     if options.only:
         todo = [task for task in todo if task.name in options.only]
-    rows = run(todo, options.workers)
-    for row in rows:
-        if row.status not in ("pass", "none"):
-            print(json.dumps(asdict(row)))
-    if options.output:
-        options.output.write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows), encoding="utf-8")
+    lock = threading.Lock()
+
+    def tell(row: Row) -> None:
+        text = json.dumps(asdict(row))
+        with lock:
+            if row.status not in ("pass", "none"):
+                print(text, flush=True)
+            if options.output:
+                with options.output.open("a", encoding="utf-8") as file:
+                    file.write(text + "\n")
+
+    rows = run(todo, options.workers, tell)
     print(json.dumps(counts(rows)), file=sys.stderr)
     return 1 if any(row.status not in ("pass", "none") for row in rows) else 0
 

@@ -110,8 +110,8 @@ def test_a_full_card_says_so_as_hardware_does_and_works_on(run_python: Callable[
     lines = done.stdout.splitlines()
     assert done.returncode == 0, done.stderr
     assert lines[0].startswith(
-        "OutOfMemoryError MLU out of memory. Tried to allocate 40.00 MiB. MLU 0 has a total capacity of 64.00 MiB of which "
-        "24.00 MiB is free."
+        "OutOfMemoryError MLU out of memory. Tried to allocate 40.00 MiB. MLU 0 has a total capacity of 64.00 MiB "
+        "of which 24.00 MiB is free."
     )
     assert "PYTORCH_MLU_ALLOC_CONF=expandable_segments:True" in lines[0]
     assert lines[1:3] == ["operator MLU out of memory", f"{60 << 20} 2"]

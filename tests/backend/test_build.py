@@ -25,7 +25,12 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__mlu_core() {
   return module;
 }
 """
-BUILD = "import sys, pathlib; from mlu_backend import build; build.CSRC = pathlib.Path(sys.argv[1]); print(build.core_library())"
+BUILD = """
+import pathlib, sys
+from mlu_backend import build
+build.CSRC = pathlib.Path(sys.argv[1])
+print(build.core_library())
+"""
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ SAME = "Expected all tensors to be on the same device"
         lambda a, b: torch.where(a > 0, a, b),
         lambda a, b: torch.nn.functional.linear(a, b),
         lambda a, b: torch.nn.functional.conv2d(a[None, None], b[None, None]),
-        lambda a, b: torch.nn.functional.scaled_dot_product_attention(a[None], b[None], b[None]),
+        lambda a, b: torch.bmm(a[None], b[None]),
         lambda a, b: torch.gather(a, 0, b.long()),
         lambda a, b: torch.add(a, a, out=b),
         lambda a, b: torch._foreach_add([a], [b]),
@@ -66,10 +66,10 @@ def test_an_out_argument_is_the_result_and_is_resized(card: Any) -> None:
     assert values.tolist() == [1.0, 2.0, 3.0] and indices.tolist() == [1, 2, 0]
 
 
-def test_an_out_argument_resized_by_the_kernel_is_seen_by_its_views(card: Any) -> None:
+def test_an_out_argument_that_is_a_view_writes_into_its_base(card: Any) -> None:
     base = torch.zeros(8, device="mlu")
     view = base[:4]
-    torch.arange(4, device="mlu", out=view.long()) if False else torch.arange(4.0, device="mlu", out=view)
+    torch.arange(4.0, device="mlu", out=view)
     assert base.tolist() == [0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0, 0.0]
 
 
@@ -126,7 +126,7 @@ def test_conjugated_and_negated_views_are_lazy_and_right(card: Any) -> None:
     assert there[0, 0].item() == 1 - 2j
 
 
-def test_a_result_freed_by_the_kernel_s_reallocation_keeps_every_alias_alive(card: Any) -> None:
+def test_views_follow_when_their_storage_is_reallocated(card: Any) -> None:
     tensor = torch.ones(4, device="mlu")
     other = tensor[:2]
     tensor.resize_(1 << 16).fill_(2)
@@ -236,7 +236,7 @@ def test_gradients_flow_through_views_and_in_place_operators(card: Any) -> None:
 def test_inference_mode_works(card: Any) -> None:
     with torch.inference_mode():
         tensor = torch.ones(3, device="mlu")
-        tensor.add_(1).mul_(tensor[:1])
+        tensor.add_(1).mul_(tensor[:1].clone())
         assert tensor.is_inference() and tensor.tolist() == [4.0, 4.0, 4.0]
 
 

@@ -1,7 +1,8 @@
 """
-Random sequences of operators with views, in-place changes, resizing and aliasing: mlu has to be where cpu is after each.
+Random sequences of operators with views, in-place changes, resizing and aliasing: mlu ends where cpu does.
 
-A sequence is a list of steps drawn by hypothesis. Both devices take every step; when one raises, the other has to raise.
+A sequence is a list of steps drawn by hypothesis. Both devices take every step; when one raises, the other
+has to raise.
 """
 
 from __future__ import annotations
@@ -215,8 +216,8 @@ def drop(m: Machine, a: int, b: int, c: int) -> None:
 
 STEPS: list[Step] = [
     fresh, transpose, narrow, stepped, select, expand, reshape, strided, unfold, conj, real_view, detach, convert, add,
-    multiply_number, add_in_place, copy_in_place, fill, set_item, masked, transpose_in_place, out_of_other_shape, out_fresh,
-    resize, storage_resize, set_to_other, set_to_storage, reduce, product, sort, index, foreach, drop,
+    multiply_number, add_in_place, copy_in_place, fill, set_item, masked, transpose_in_place, out_of_other_shape,
+    out_fresh, resize, storage_resize, set_to_other, set_to_storage, reduce, product, sort, index, foreach, drop,
 ]  # fmt: skip
 
 

@@ -149,7 +149,8 @@ def test_operators_that_cast_wrap_integers_beyond_32_bits(profile: str) -> None:
 
 def test_with_the_overflow_check_on_they_raise(run_python: Callable[..., Any]) -> None:
     done = run_python(
-        "import torch, mlu_backend, torch_mlu\nbig = torch.tensor([2**40], device='mlu')\nprint(torch.cumprod(big - big, 0))\n"
+        "import torch, mlu_backend, torch_mlu\nbig = torch.tensor([2**40], device='mlu')\n"
+        "print(torch.cumprod(big - big, 0))\n"
         "torch.cumprod(big, 0)",
         MLU_EMULATOR_PROFILE="mlu590",
         ENABLE_MLU_OVERFLOW_CHECK="1",
