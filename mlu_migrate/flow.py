@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlu_migrate import sinks
+from mlu_migrate import sinks, texts
 from mlu_migrate.scopes import Binding, Scope
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import Unit, argument, is_text
@@ -105,11 +105,18 @@ class Flow:
             elif isinstance(parent, ast.NamedExpr):
                 if isinstance(parent.target, ast.Name):
                     yield self._slot(self._variable(parent.target), kind, depth)
-            elif isinstance(parent, (ast.JoinedStr, ast.FormattedValue, ast.Starred, ast.Await)):
+            elif isinstance(parent, (ast.FormattedValue, ast.Starred, ast.Await)):
                 pass
+            elif isinstance(parent, ast.JoinedStr):
+                if isinstance(child, ast.FormattedValue) and texts.inside_a_word(parent, child):
+                    yield Use(Proof.OTHER, "part of a name", Shape.KEEP)
+                    return
             elif isinstance(parent, ast.BinOp):
                 if isinstance(parent.op, (ast.Div, ast.FloorDiv)):
                     yield Use(Proof.OTHER, "path", Shape.KEEP)
+                    return
+                if isinstance(parent.op, (ast.Add, ast.Mod)) and texts.inside_a_word(parent, child):
+                    yield Use(Proof.OTHER, "part of a name", Shape.KEEP)
                     return
                 if isinstance(parent.op, ast.BitOr) and not isinstance(child, ast.expr):
                     return
@@ -158,7 +165,13 @@ class Flow:
                     yield self._index(unit.parent(parent), parent, kind, depth)  # type: ignore[arg-type]
                     return
                 yield from self._siblings([e for e in parent.elts if e is not child], kind)
+                yield from self._behind_option(parent, child, kind)
                 compared = unit.parent(parent)
+                if isinstance(compared, ast.BinOp) and texts.inside_a_word(compared, parent, child):
+                    yield Use(Proof.OTHER, "part of a name", Shape.KEEP)
+                    return
+                if isinstance(compared, ast.Call) and _leaf(compared.func) in _COLLECTIONS:
+                    compared = unit.parent(compared)
                 if isinstance(compared, ast.Compare) and parent in compared.comparators:
                     yield self._membership(compared, kind, depth)
                     return
@@ -208,6 +221,14 @@ class Flow:
             yield Use(Proof.OTHER, "message", Shape.KEEP)
 
     # --- contexts ---------------------------------------------------------------------------------------------
+    def _behind_option(self, row: ast.Tuple | ast.List | ast.Set, child: ast.AST, kind: Kind) -> Iterator[Use]:
+        """`["train.py", "--device", "cuda"]`: the option before it says what a word of a command line is."""
+        at = next((i for i, e in enumerate(row.elts) if e is child), 0)
+        before = row.elts[at - 1] if at and not isinstance(row, ast.Set) else None
+        if isinstance(before, ast.Constant) and isinstance(before.value, str) and before.value.startswith("-"):
+            if sinks.says(kind, before.value) and before.value.lstrip("-") not in sinks._TOO_SHORT:
+                yield Use(Proof.NAMED, f"option {before.value}")
+
     def _ternary(self, node: ast.IfExp, child: ast.AST, kind: Kind) -> Iterator[Use]:
         if self.asks_availability(node.test):
             yield Use(Proof.SIBLING, "availability test")
@@ -294,7 +315,12 @@ class Flow:
             and position == 0
         ):
             if isinstance(call.func, ast.Attribute):
-                yield self._holds(call.func.value, kind, depth + 1)
+                held = self._holds(call.func.value, kind, depth + 1)
+                several = isinstance(child, ast.Tuple) and held.proof  # startswith(("cuda", "xpu"))
+                yield Use(held.proof, held.why, Shape.MEMBER, call) if several else held
+            return
+        if leaf == "format" and isinstance(call.func, ast.Attribute) and texts.inside_a_word(call, child):
+            yield Use(Proof.OTHER, "part of a name", Shape.KEEP)
             return
         if leaf in sinks.PROSE or (leaf or "").endswith(("Error", "Exception", "Warning")):
             yield Use(Proof.OTHER, "message", Shape.KEEP)
@@ -528,10 +554,18 @@ class Flow:
     def _dict(self, node: ast.Dict, child: ast.AST, kind: Kind, depth: int) -> Use:
         for key, value in zip(node.keys, node.values):
             if value is child and key is not None:
-                if is_text(key):
-                    return self._best([self._key(key.value, kind, depth)])  # type: ignore[attr-defined]
-                return _NOTHING
+                known = self._key(key.value, kind, depth) if is_text(key) else _NOTHING  # type: ignore[attr-defined]
+                return known if known.proof else self._map(node, kind)
         return self.table(node, kind, depth)
+
+    def _map(self, node: ast.Dict, kind: Kind) -> Use:
+        """`device_map={"": "cuda:0"}`: the values of a mapping whose own name says device."""
+        parent = self.unit.parent(node)
+        target = parent.targets[0] if isinstance(parent, ast.Assign) else getattr(parent, "target", None)
+        name = parent.arg if isinstance(parent, ast.keyword) else _leaf(target) if target is not None else None
+        if name and name.lower().endswith("device_map") and kind.name == "device":
+            return Use(Proof.NAMED, f"{name}")
+        return _NOTHING
 
     def table(self, node: ast.Dict, kind: Kind, depth: int = 0) -> Use:
         """Whether a dict literal is a dispatch table over devices, decided by how it is indexed, else by its keys."""
@@ -670,6 +704,15 @@ class Flow:
             yield Use(Proof.NAMED, f"{name} reaches a device in another file")
 
     def _param(self, binding: Binding, kind: Kind) -> Iterator[Use]:
+        function = next((a for a in self.unit.ancestors(binding.node) if isinstance(a, ast.FunctionDef)), None)
+        if (
+            kind.name == "device"
+            and function is not None
+            and function.name in sinks.DEVICE_METHODS
+            and isinstance(self.unit.parent(function), ast.ClassDef)
+            and function.args.args[1:2] == [binding.node]
+        ):
+            yield Use(Proof.SINK, f".{function.name}")  # `def to(self, target)`
         annotation = getattr(binding.node, "annotation", None)
         if annotation is not None and kind.name == "device":
             for node in ast.walk(annotation):
@@ -789,6 +832,9 @@ class Flow:
 _ASSERTS = frozenset(
     ("assertEqual", "assertNotEqual", "assert_equal", "assertEquals", "assertIs", "eq_", "assertIn", "assertNotIn")
 )
+
+
+_COLLECTIONS = frozenset(("frozenset", "set", "tuple", "list"))
 
 
 def _leaf(node: ast.AST) -> str | None:
