@@ -102,7 +102,18 @@ def _python(text: str, spans: list[tuple[int, int]], first: int) -> Reading:
                 if line.kind == "python" and _is_magic(text, line):
                     _mark(text, lines, index)
         else:
-            return Reading("broken", reason=f"line {number}: {reason}")
+            lines = _dedented(text, spans) or []
+            return Reading("python", tuple(lines)) if lines else Reading("broken", reason=f"line {number}: {reason}")
+
+
+def _dedented(text: str, spans: list[tuple[int, int]]) -> list[Line] | None:
+    """The lines without an indentation that all share, as IPython reads them; None when that is not what is wrong."""
+    filled = [text[start:end] for start, end in spans if text[start:end].strip()]
+    width = min((len(line) - len(line.lstrip(" ")) for line in filled), default=0)
+    if not width:
+        return None
+    lines = [Line("statement", start, end, min(start + width, end)) for start, end in spans]
+    return None if _error("\n".join(text[line.code : line.end] for line in lines))[0] else lines
 
 
 def _error(source: str) -> tuple[str, int]:
@@ -129,7 +140,8 @@ def replacement(text: str, line: Line) -> str:
         return whole
     indent = whole[: len(whole) - len(whole.lstrip(" \t"))]
     if line.kind == "statement":
-        return indent + text[line.code : line.end]
+        magic = "%" in whole[: line.code - line.start]
+        return (indent if magic else "") + text[line.code : line.end]
     if line.kind == "continued":
         return ""
     assigned = re.match(r"[ \t]*[\w, \t.\[\]'\"]+?[ \t]*=(?=[ \t]*[!%])", whole)

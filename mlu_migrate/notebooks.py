@@ -40,6 +40,7 @@ class Module:
     parts: list[tuple[int, int, Cell, int]] = field(default_factory=list)  # start, end, cell, offset in the cell
     cell_ends: dict[int, Cell] = field(default_factory=dict)  # where the line after a cell starts
     line_starts: dict[int, tuple[Cell, int]] = field(default_factory=dict)
+    indents: dict[int, str] = field(default_factory=dict)  # what was taken away at the start of a line
 
     def append(self, cell: Cell, lines: tuple[magics.Line, ...]) -> None:
         """Add a cell with its lines, and a comment line behind it that keeps it apart from the next."""
@@ -48,6 +49,9 @@ class Module:
         for line in lines:
             shown = magics.replacement(cell.text, line)
             self.line_starts[size] = (cell, line.start)
+            lead_text = cell.text[line.start : line.code]
+            if line.kind == "statement" and not lead_text.strip():
+                self.indents[size] = lead_text
             if line.kind in ("python", "statement"):
                 code = cell.text[line.code : line.end]
                 lead = len(shown) - len(code)
@@ -191,6 +195,8 @@ class _Notebook:
         if end in module.cell_ends and end > start and text.endswith("\n"):
             end, text = end - 1, text[:-1]  # the line end behind a cell is ours
         cell, first, last = module.span(start, end)
+        if start == end and start in module.indents and text.endswith("\n"):
+            text = "".join(module.indents[start] + line for line in text.splitlines(keepends=True))
         return self._edit(cell, first, last, text)
 
     def _edit(self, cell: Cell, first: int, last: int, text: str) -> Edit:

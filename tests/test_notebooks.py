@@ -179,6 +179,12 @@ def test_an_import_at_the_end_of_a_cell_is_followed_by_ours_in_the_same_cell() -
     assert _sources(result.result) == ["import torch\nimport torch_mlu  # noqa: F401", "x = torch.zeros(1).mlu()"]
 
 
+def test_a_cell_that_is_indented_as_a_whole_is_python_to_ipython() -> None:
+    result = _migrate(_notebook("  import torch\n  if True:\n    torch.zeros(1).cuda()"))
+    wanted = "  import torch\n  import torch_mlu  # noqa: F401\n  if True:\n    torch.zeros(1).mlu()"
+    assert _sources(result.result)[0] == wanted
+
+
 def test_a_notebook_of_another_language_is_left_alone() -> None:
     data = _notebook("x.cuda()").replace(
         b'"metadata": {},\n "nbformat"', b'"metadata": {"kernelspec": {"language": "R"}},\n "nbformat"'
@@ -252,6 +258,7 @@ def _finding(edit: Edit) -> Finding:
         ("%env A=1\n?x\nx??\nz = !ls", ["environment", "other", "other", "command"]),
         ("%timeit -n 10 -r3 f(x)", ["statement"]),
         ("%load_ext autoreload", ["other"]),
+        ("  x = 1\n  if x:\n    y\n", ["statement"] * 4),
         ("%run train.py --device cuda", ["command"]),
         ("if a:\n    !ls\nelse:\n    %pwd", ["python", "command", "python", "other"]),
     ],
