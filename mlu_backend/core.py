@@ -7,17 +7,19 @@ and pools integers, bytes everywhere):
 cards       device_count(), set_device_count(n), current_device(), set_device(card), exchange_device(card) -> before,
             touch() (first use; raises in a forked child of a process that used a card), touched(), in_bad_fork()
 streams     new_stream(card, priority) -> id, current_stream(card) -> id (0 is the default stream),
-            exchange_stream(card, id) -> before, stream_priority(id), stream_handle(card, id), now_ns() for events. Everything is done when a
-            call returns, so synchronising is nothing to do. torch.Stream and torch.Event of device "mlu" work too.
+            exchange_stream(card, id) -> before, stream_priority(id), stream_handle(card, id), now_ns() for
+            events. Everything is done when a call returns, so there is nothing to synchronise. torch.Stream and
+            torch.Event of device "mlu" work too.
 memory      memory_stats(card) -> nested dict with the keys of torch_mlu, reset_peak_memory_stats(card),
             reset_accumulated_memory_stats(card), memory_info(card) -> (free, total), empty_cache(), memory(),
             set_memory(bytes), memory_fraction(card), set_memory_fraction(card, x), memory_segments() -> list of
-            segments with blocks (snapshot), set_memory_trace(on, max_entries), memory_traces() -> one list for each card,
-            set_caching(on), set_allocator_settings(max_split_size, gc_threshold, expandable, divisions), pinned_bytes()
+            segments with blocks (snapshot), set_memory_trace(on, max_entries), memory_traces() -> one list for each
+            card, set_caching(on), set_allocator_settings(max_split_size, gc_threshold, expandable, divisions), pinned_bytes()
 pools       begin_pool(card, a, b), end_pool(card, a, b), release_pool(card, a, b): allocations of this thread go to
             pool (a, b) in between, for graphs
 profile     set_profile(narrow_float64, round_tf32, bfloat16, narrow_int64, check_overflow),
-            set_tf32(convolution, matmul, custom), force_tf32_matmul(on), set_int64_casts(families); profiles.py and refused.py call them
+            set_tf32(convolution, matmul, custom), force_tf32_matmul(on), set_int64_casts(families);
+            profiles.py and refused.py call them
 operators   set_card_operators(families), set_fallback_allowed(on)
 recording   stats(tensor), see ``stats`` below
 random      default_generator(card) -> torch.Generator, set_capturing(on), capturing()

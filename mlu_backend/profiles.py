@@ -2,8 +2,8 @@
 The three profiles of the emulated card: how its arithmetic differs from the CPU's, rule by rule, with sources.
 
 ``exact`` computes as the CPU does and is for finding faults of a migration. ``mlu370`` and ``mlu590`` are for
-forecasting how far numbers drift on a card. ``MLU_EMULATOR_PROFILE`` chooses (``cards.profile``). Sources name files of torch_mlu
-r2.4_develop. ``NOT_MODELLED`` lists what the sources leave open.
+forecasting how far numbers drift on a card. ``MLU_EMULATOR_PROFILE`` chooses (``cards.profile``). Sources name files
+of torch_mlu r2.4_develop. ``NOT_MODELLED`` lists what the sources leave open.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ NOT_MODELLED = (
     "the order in which kernels add up, the precision of their accumulators, and their approximations of exp, tanh, "
     "rsqrt and the like",
     "float16 and bfloat16 accumulation: computed as the CPU computes it",
-    "subnormal numbers, and NaN and infinity where the official list excuses them (fully masked attention, 1-d NLLLoss)",
+    "subnormal numbers, and NaN and infinity the official list excuses (fully masked attention, 1-d NLLLoss)",
     "the error a card without bfloat16 gives: type RuntimeError and the start 'CNNL error: ' are from the sources, the "
     "rest of the text is ours",
     "torch.backends.mlu.custom.allow_tf32: which kernels it reaches is not in the sources",
