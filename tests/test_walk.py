@@ -136,3 +136,64 @@ def test_a_glob_that_the_shell_left_alone_is_expanded(tmp_path: Path) -> None:
     tree(tmp_path, "a/x.py", "b/y.py")
     assert walk.expand(f"{tmp_path}/**/*.py") == [tmp_path / "a/x.py", tmp_path / "b/y.py"]
     assert walk.expand(f"{tmp_path}/no[1].py") == [Path(f"{tmp_path}/no[1].py")]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_ignored_is_what_git_ignores(tmp_path: Path, seed: int) -> None:
+    import random
+    import subprocess
+
+    dice = random.Random(seed)
+    names = [
+        "a.py",
+        "b.py",
+        "gen_x.py",
+        "sub/a.py",
+        "sub/b.py",
+        "sub/gen_y.py",
+        "sub/deep/a.py",
+        "deep/a.py",
+        "out/x.py",
+    ]
+    tree(tmp_path, *names)
+    patterns = [
+        "a.py",
+        "/a.py",
+        "sub/",
+        "/sub",
+        "gen_*",
+        "!gen_x.py",
+        "!a.py",
+        "deep",
+        "sub/**/a.py",
+        "**/b.py",
+        "*.py",
+        "!*/",
+    ]
+    patterns += [
+        "!/sub/b.py",
+        "out/*",
+        "!out/x.py",
+        "# a.py",
+        "",
+        "\\#x",
+        "sub/deep/",
+        "[ab].py",
+        "b.py ",
+        "?.py",
+        "sub/**",
+        "!sub/**",
+        "*",
+        "!*.py",
+    ]
+    for folder in (tmp_path, tmp_path / "sub"):
+        (folder / ".gitignore").write_text("\n".join(dice.sample(patterns, dice.randrange(1, 6))) + "\n")
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    listed = subprocess.run(
+        ["git", "-c", "core.excludesFile=/dev/null", "ls-files", "--others", "--exclude-standard", "-z", "*.py"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert sorted(found(tmp_path)) == sorted(name for name in listed.split("\0") if name)
