@@ -52,6 +52,8 @@ class StringRule(Rule):
 
     def _replace(self, node: ast.expr, text: str, unit: Unit, use: Use, confidence: Confidence) -> Iterator[Finding]:
         edits = self.spelled(node, text, unit)
+        if edits is not None:
+            edits += _shorter_slice(unit, node, len(text), len(self.kind.new) - len(self.kind.old))
         if edits is None:
             yield self.found(unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, text=text)
         else:
@@ -83,11 +85,8 @@ class StringRule(Rule):
         end = unit.end(node)
         return self.found(unit, node, "member", Edit(end, end, b", " + self._new_literal(node, unit)), why=use.why)
 
-    def _entry(self, node: ast.expr, unit: Unit, use: Use) -> Finding:
-        """A dispatch table: the entry is repeated for mlu, with the CUDA words of its value renamed."""
-        table = unit.parent(node)
-        assert isinstance(table, ast.Dict)
-        value = next(v for k, v in zip(table.keys, table.values) if k is node)
+    def translated(self, value: ast.expr, unit: Unit) -> bytes:
+        """The source of a table's value with its CUDA words renamed."""
         text = unit.data[unit.start(value) : unit.end(value)]
         edits: list[Edit] = []
         for inner in ast.walk(value):
@@ -112,6 +111,14 @@ class StringRule(Rule):
             out += text[position : edit.start - base] + edit.text
             position = edit.end - base
         out += text[position:]
+        return out
+
+    def _entry(self, node: ast.expr, unit: Unit, use: Use) -> Finding:
+        """A dispatch table: the entry is repeated for mlu, with the CUDA words of its value renamed."""
+        table = unit.parent(node)
+        assert isinstance(table, ast.Dict)
+        value = next(v for k, v in zip(table.keys, table.values) if k is node)
+        out = self.translated(value, unit)
         end = unit.end(value)
         while unit.data[end : end + 1] == b")" and _closes(unit, node, end):
             end += 1
@@ -130,6 +137,20 @@ class StringRule(Rule):
                 unit, span, "entry", Edit(end, end, b"," + unit.source.newline + indent + entry), why=use.why
             )
         return self.found(unit, span, "entry", Edit(end, end, b", " + entry), why=use.why)
+
+
+def _shorter_slice(unit: Unit, node: ast.expr, size: int, change: int) -> tuple[Edit, ...]:
+    """`device[:4] == "cuda"`: the slice is as long as the text it is compared with."""
+    parent = unit.parent(node)
+    if not isinstance(parent, ast.Compare) or len(parent.comparators) != 1:
+        return ()
+    other = parent.left if node is parent.comparators[0] else parent.comparators[0]
+    cut = other.slice if isinstance(other, ast.Subscript) else None
+    if not isinstance(cut, ast.Slice) or cut.lower is not None or cut.step is not None or cut.upper is None:
+        return ()
+    if isinstance(cut.upper, ast.Constant) and cut.upper.value == size:
+        return (unit.replace(cut.upper, str(size + change)),)
+    return ()
 
 
 def next_line(unit: Unit, end: int) -> int | None:

@@ -28,10 +28,10 @@ def inside_a_word(node: ast.AST, child: ast.AST, element: ast.AST | None = None)
             return _touches(_text(left), "")
         return _touches("", _text(node.right))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and child is node.right:
-        number = child.elts.index(element) if isinstance(child, ast.Tuple) and element in child.elts else 0  # type: ignore[arg-type]
+        number = child.elts.index(element) if isinstance(child, ast.Tuple) and element in child.elts else 0
         return _hole_touches(_text(node.left), number)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and child in node.args:
-        return _hole_touches(_text(node.func.value), node.args.index(child))  # type: ignore[arg-type]
+        return _hole_touches(_text(node.func.value), node.args.index(child))
     return False
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from mlu_migrate import loading
 from mlu_migrate.flow import Proof, Shape
-from mlu_migrate.sinks import DEVICE
+from mlu_migrate.sinks import DEVICE, OTHER_DEVICES
 from mlu_migrate.unit import Unit
 
 _MLU = re.compile(r"(^|_|\b)mlu(\b|_|:|$)", re.IGNORECASE)
@@ -62,7 +62,23 @@ def _tables(unit: Unit) -> list[Kept]:
             out += [Kept(n, "sibling", id(k)) for k, v in cuda for n in (k, v)]
         elif unit.flow.table(node, DEVICE).shape is Shape.KEY:
             out += [Kept(v, "entry") for _, v in cuda]
+    for call in unit.index.nodes[ast.Call]:
+        words = {k.arg: k.value for k in call.keywords}
+        if "cuda" not in words or unit.name(call.func) != "dict":
+            continue
+        if "mlu" in words:
+            out.append(Kept(words["cuda"], "sibling"))
+        elif words.keys() & OTHER_DEVICES and _below_torch_cuda(unit, words["cuda"]):
+            out.append(Kept(words["cuda"], "entry"))
     return out
+
+
+def _below_torch_cuda(unit: Unit, node: ast.AST) -> bool:
+    return any(
+        (unit.name(inner) or "").startswith("torch.cuda")
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute)
+    )
 
 
 def _tied(unit: Unit) -> list[Kept]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
+from mlu_migrate import sinks, vendors
 from mlu_migrate.decide import StringRule
-from mlu_migrate.model import Finding, Severity
+from mlu_migrate.flow import Proof
+from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.sinks import DEVICE
-from mlu_migrate.unit import Unit
+from mlu_migrate.unit import Unit, argument, is_text
+from mlu_migrate.vendors import is_kept
+
+_OPTION = re.compile(r"--?[\w-]+=cuda(:\d+)?")
+# A regular expression over a device string: cuda and an index, or cuda as one of several types.
+_PATTERN = re.compile(r"^\^?[(\[]?(\?:|\?P<\w+>)?(cpu\|)?cuda(:|\(|\||\)|\$|\\d|\[|\?|$)")
 
 
 class DeviceString(StringRule):
@@ -60,6 +68,55 @@ class DeviceString(StringRule):
         if isinstance(node.value, str) and "cuda" in node.value and self.kind.text.fullmatch(node.value):
             if not isinstance(unit.parent(node), ast.JoinedStr):
                 yield from self.decide(node, node.value, unit)
+
+        elif isinstance(node.value, str) and _OPTION.fullmatch(node.value) and not unit.is_docstring(node):
+            option, _, given = node.value.partition("=")
+            parent = unit.parent(node)
+            if isinstance(parent, (ast.List, ast.Tuple)) and sinks.says(self.kind, option):
+                edits = unit.replace_in_string(node, "cuda", "mlu")
+                yield self.found(unit, node, "replaced", edits or (), why=f"option {option}", text=given)
+
+    def visit_Subscript(self, node: ast.Subscript, unit: Unit) -> Iterator[Finding]:
+        """`int(device[5:])`: what stands behind "cuda:" begins one character earlier behind "mlu:"."""
+        cut = node.slice
+        if not isinstance(cut, ast.Slice) or cut.upper is not None or not isinstance(cut.lower, ast.Constant):
+            return
+        if cut.lower.value == len("cuda:") and unit.flow.holds(node.value, self.kind).proof >= Proof.NAMED:
+            outer = unit.parent(node)
+            counted = isinstance(outer, ast.Call) and unit.name(outer.func) == "int"
+            edit = unit.replace(cut.lower, str(len("mlu:")))
+            safety = Safety.SAFE if counted else Safety.UNSAFE
+            yield self.found(unit, node, "sliced", edit, safety=safety, severity=Severity.WARNING)
+
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """Regular expressions over device strings, and `dict(cuda=..., cpu=...)` as a dispatch table."""
+        name = unit.callee(node) or ""
+        if name.startswith("re.") and node.args and is_text(node.args[0]) and not is_kept(unit, node):
+            yield from self._pattern(node, node.args[0], name, unit)
+        elif name == "dict" and any(k.arg == "cuda" for k in node.keywords):
+            yield from self._keywords(node, unit)
+
+    def _pattern(self, node: ast.Call, text: ast.expr, name: str, unit: Unit) -> Iterator[Finding]:
+        assert isinstance(text, ast.Constant) and isinstance(text.value, str)
+        if not _PATTERN.search(text.value):
+            return
+        subject = argument(node, "string", 2 if name in ("re.sub", "re.subn") else 1) if name != "re.compile" else None
+        held = unit.flow.holds(subject, self.kind) if subject is not None else unit.flow.of(node, self.kind)
+        edits = unit.replace_in_string(text, "cuda", "mlu")
+        if edits is None or held.proof is Proof.OTHER:
+            return
+        safety = Safety.SAFE if held.proof >= Proof.NAMED else Safety.UNSAFE
+        yield self.found(unit, text, "pattern", edits, safety=safety, text=text.value)
+
+    def _keywords(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        words = {k.arg for k in node.keywords}
+        if "mlu" in words or not words & sinks.OTHER_DEVICES:
+            return
+        mine = next(k for k in node.keywords if k.arg == "cuda")
+        if mine.value in {k.node for k in vendors.kept(unit)}:
+            end = unit.end(mine.value)
+            text = b", mlu=" + self.translated(mine.value, unit)
+            yield self.found(unit, mine, "entry", Edit(end, end, text), why="table of devices")
 
     def visit_JoinedStr(self, node: ast.JoinedStr, unit: Unit) -> Iterator[Finding]:
         """f-strings that begin with the device type."""
