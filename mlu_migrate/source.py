@@ -37,6 +37,8 @@ class Source:
             raise SourceError(f"line {line}: null byte, so this is no Python source")
         self.base = len(_BOM) if original.startswith(_BOM) else 0
         body = original[self.base :]
+        if body.startswith(_BOM):
+            raise SourceError("line 1: two byte order marks, which Python does not read")
         if body.isascii():
             self.encoding = "utf-8"
             self.data = body

@@ -38,3 +38,8 @@ def test_edits_of_another_encoding_are_mapped_to_the_original_bytes() -> None:
 def test_a_null_byte_is_refused_with_its_line() -> None:
     with pytest.raises(SourceError, match="line 2"):
         Source(b"a\nb\0\n")
+
+
+def test_a_second_byte_order_mark_is_refused() -> None:
+    with pytest.raises(SourceError, match="two byte order marks"):
+        Source(b"\xef\xbb\xbf\xef\xbb\xbfimport torch\n")
