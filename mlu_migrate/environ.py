@@ -138,8 +138,10 @@ def _becomes_environment(unit: Unit, node: ast.expr) -> bool:
         leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
         if isinstance(func, ast.Attribute) and leaf == "update" and is_environ(unit, func.value):
             return True
-        if leaf == "dict" and parent.args and is_environ(unit, parent.args[0]):
-            return True  # mock.patch.dict(os.environ, {...})
+        if leaf == "dict" and parent.args and parent.args[0] is not node:
+            first = parent.args[0]  # mock.patch.dict(os.environ, {...})
+            spelled = isinstance(first, ast.Constant) and first.value == "os.environ"
+            return spelled or is_environ(unit, first)
         return _FUNCTION.search(leaf) is not None
     if isinstance(parent, ast.Dict):
         if any(v is node and k is None for k, v in zip(parent.keys, parent.values, strict=True)):

@@ -379,6 +379,8 @@ class Flow:
             return Use(Proof.SINK, name or word)
         if word == "dest":
             return Use(Proof.OTHER, "attribute name", Shape.KEEP)
+        if word in ("id", "ids") and leaf in ("param", "parametrize"):
+            return Use(Proof.OTHER, "label", Shape.KEEP)
         if word in ("help", "metavar", "reason", "match", "msg", "desc", "description", "title", "label"):
             return Use(Proof.OTHER, "message", Shape.KEEP)
         if kind.name == "device" and word in ("device", "map_location", "device_type"):

@@ -21,7 +21,9 @@ _ADVICE = tuple(
     b"awq causal_conv1d cudf cugraph cuml dskernels flashinfer nvitop mamba_ssm py3nvml sgl_kernel dlpack torch.jit "
     b"numba sparse=True _requires EmbeddingBag antialias divisor_override scatter_ return_indices os.fork gpu_".split()
 ) + (b"import warp", b"import accelerator")
-_ORDINAL = re.compile(rb"\.to\(\s*(?:device=)?\d|device\(\d|device=\d|\bsm_\d\d")
+_ORDINAL = re.compile(
+    rb"\.to\(\s*(?:device=)?(?:\d|int\(|[\w.]*(?:rank|gpu)\w*\s*[,)])|device\((?:\d|\w*rank\))|device=\d|\bsm_\d\d"
+)
 
 # What an f-string must mention for its inside to be worth a second parse (strings.py).
 WORDS = re.compile(rb"cuda|CUDA|nccl|nvtx|cudnn|autocast|torch\.|\bth\.")

@@ -58,12 +58,23 @@ def of(unit: Unit, func: ast.Attribute) -> Receiver:
             return Receiver("foreign", root)
         if name == "torch":
             return Receiver("torch")
+        if "." not in name and _is_module_alias(unit, value):
+            return Receiver("function", f"{name}.{attr}")
         if unit.facts.is_module(name) and attr in unit.facts.functions.get(name, {}):
             return Receiver("function", f"{name}.{attr}")
     found = class_of(unit, value)
     if found is not None:
         return found.receiver(attr)
     return Receiver("value")
+
+
+def _is_module_alias(unit: Unit, value: ast.expr) -> bool:
+    """`import torchio as tio`: what is bound is a module, which no tensor method belongs to."""
+    if not isinstance(value, ast.Name):
+        return False
+    owner = unit.index.owner(unit.scope(value), value.id)
+    bindings = owner.bindings.get(value.id, []) if owner else []
+    return bool(bindings) and all(b.kind == "import" and not b.level and "." not in (b.target or ".") for b in bindings)
 
 
 class _Class:

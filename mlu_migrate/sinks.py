@@ -138,7 +138,7 @@ _BACKEND_NAME = re.compile(
 )
 _OTHER_NAME = re.compile(
     r"impl|backend|(^|_)(mode|method|engine|format|ext|suffix|lib|kernel|precision|variant|tag|folder|dir|path|file"
-    r"|filename|url|extension|interaction|package|image|label|title|toolkit|lang|language|module|flavor|platform_tag)s?(_|$)"
+    r"|filename|url|extension|provider|interaction|package|image|label|title|toolkit|lang|language|module|flavor|platform_tag)s?(_|$)"
 )
 # d alone says device only beside other evidence
 _TOO_SHORT = frozenset(("d", "dev"))

@@ -21,6 +21,8 @@ _COUNTS = frozenset(
     "int len torch.cuda.current_device torch.distributed.get_rank torch.distributed.get_node_local_rank "
     "torch.cuda.device_count torch.distributed.get_world_size torch.mlu.current_device".split()
 )
+# Calls that surely give an ordinal. `torch.cuda.current_device()` is not told: its own rename is.
+_ORDINALS = frozenset(("int", "torch.distributed.get_rank", "torch.distributed.get_node_local_rank"))
 
 
 class IntegerDevice(Rule):
@@ -69,6 +71,8 @@ class IntegerDevice(Rule):
             yield self.found(unit, given, "literal", unit.replace(given, text), safety=safety, number=str(given.value))
         elif isinstance(given, (ast.Name, ast.Attribute)):
             yield from self._variable(node, given, unit)
+        elif isinstance(given, ast.Call) and unit.name(given.func) in _ORDINALS:
+            yield from self._told(given, unit)
 
     def _variable(self, node: ast.Call, given: ast.Name | ast.Attribute, unit: Unit) -> Iterator[Finding]:
         text = unit.text(given)
@@ -82,6 +86,10 @@ class IntegerDevice(Rule):
             edit = unit.replace(given, f'f"mlu:{{{text}}}"')
             yield self.found(unit, given, "known", edit, safety=Safety.UNSAFE, variable=text)
             return
+        yield from self._told(given, unit)
+
+    def _told(self, given: ast.expr, unit: Unit) -> Iterator[Finding]:
+        text = unit.text(given)
         seen: set[str] = unit.memo.setdefault("MLU207.told", set())  # type: ignore[assignment]
         if text not in seen:
             seen.add(text)
@@ -106,7 +114,9 @@ def _from_torch(unit: Unit, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(current, ast.Name) and depth < 4:
         owner = unit.index.owner(unit.scope(current), current.id)
         bindings = owner.bindings.get(current.id, []) if owner else []
-        return any(b.value is not None and b.value is not node and _from_torch(unit, b.value, depth + 1) for b in bindings)
+        return any(
+            b.value is not None and b.value is not node and _from_torch(unit, b.value, depth + 1) for b in bindings
+        )
     return False
 
 

@@ -18,6 +18,10 @@ from mlu_migrate.vendors import is_kept
 # Calls that may be made twice: a value that contains another call is not copied.
 _RANK = re.compile(r"(get_)?(local_|global_|node_)?rank")
 _PURE = frozenset(("str", "int", "torch.device", "torch.cuda.current_device", "torch.distributed.get_rank"))
+# What a load of prepared data, made on the CPU, is called.
+_DATA = re.compile(
+    r"data|feature|split|process|cache|mask|vocab|label|index|idx|graph|edge|fixture|sample", re.IGNORECASE
+)
 
 
 class MapLocation(Rule):
@@ -123,10 +127,12 @@ class MapLocation(Rule):
             yield self.found(unit, node, "tag", Edit(end, end, f", {new}".encode()), tag=new)
 
     def finish(self, unit: Unit, accepted: Sequence[Finding]) -> Iterable[Finding]:
-        """Loads without map_location, in a file that is migrated or was before."""
-        if b"load" not in unit.data or not (accepted or b"torch_mlu" in unit.data):
+        """Loads without map_location; in a file that says nothing of CUDA those of data are passed over."""
+        if b"load" not in unit.data:
             return
         bare = [c for c in unit.index.nodes[ast.Call] if self._is_bare(unit, c) and not is_kept(unit, c)]
+        if not (accepted or b"torch_mlu" in unit.data):
+            bare = [c for c in bare if not _DATA.search(unit.text(unit.statement(c)))]
         if bare:
             bare.sort(key=unit.start)
             lines = ", ".join(str(unit.source.position(unit.start(c))[0]) for c in bare[1:])

@@ -45,10 +45,16 @@ class NcclBackend(StringRule):
     kind = BACKEND
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
-        """Plain literals; an f-string never names a backend."""
+        """Plain literals."""
         if isinstance(node.value, str) and self.kind.text.fullmatch(node.value):
             if not isinstance(unit.parent(node), ast.JoinedStr):
                 yield from self.decide(node, node.value, unit)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr, unit: Unit) -> Iterator[Finding]:
+        """`f"cpu:gloo,{device.type}:nccl"`."""
+        last = node.values[-1]
+        if isinstance(last, ast.Constant) and isinstance(last.value, str) and last.value == ":nccl":
+            yield from self.decide(node, "nccl", unit)
 
     def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
         """`cuda:nccl` changes both words; upper case becomes lower, as torch writes it."""
