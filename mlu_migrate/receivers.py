@@ -58,10 +58,10 @@ def of(unit: Unit, func: ast.Attribute) -> Receiver:
             return Receiver("foreign", root)
         if name == "torch":
             return Receiver("torch")
-        if "." not in name and _is_module_alias(unit, value):
-            return Receiver("function", f"{name}.{attr}")
         if unit.facts.is_module(name) and attr in unit.facts.functions.get(name, {}):
             return Receiver("function", f"{name}.{attr}")
+        if "." not in name and _is_module_alias(unit, value):
+            return Receiver("foreign", name)
     found = class_of(unit, value)
     if found is not None:
         return found.receiver(attr)

@@ -76,14 +76,14 @@ class BackendImport(Rule):
             if f.args.get("why")
             in ("safetensors.torch.load_file", "safetensors.safe_open", "safetensors.torch.load_model")
         ]
-        if hands_over:
+        needs = [
+            f for f in accepted if f.code[:4] not in ("MLU0", "MLU6") and f.code != "MLU107"
+        ]  # types in text do not run
+        if hands_over or (needs and _is_program(unit, needs)):
             last = _last_plain_import(unit)
             if last is not None:
                 yield self._insert(unit, last, False)
             return
-        needs = [
-            f for f in accepted if f.code[:4] not in ("MLU0", "MLU6") and f.code != "MLU107"
-        ]  # types in text do not run
         if not needs:
             return
         first = needs[0]
@@ -115,6 +115,29 @@ class BackendImport(Rule):
             return self.found(unit, statement, "added", Edit(at, at, block + newline))
         at = len(unit.data)
         return self.found(unit, statement, "added", Edit(at, at, newline + block))
+
+
+# Libraries that bring torch along and are handed devices: a program may need no torch import of its own beside them.
+_LIBRARIES = frozenset(
+    "transformers diffusers sentence_transformers whisper timm peft accelerate torchvision torchaudio lightning "
+    "pytorch_lightning ultralytics fairseq detectron2 open_clip clip segment_anything torch_geometric fastai".split()
+)
+
+
+def _is_program(unit: Unit, needs: Sequence[Finding]) -> bool:
+    """Whether a file without torch works with one of those libraries and runs by itself, rather than being imported."""
+    roots = {a.name.partition(".")[0] for n in unit.index.nodes[ast.Import] for a in n.names}
+    roots |= {n.module.partition(".")[0] for n in unit.index.nodes[ast.ImportFrom] if n.module and not n.level}
+    if not roots & _LIBRARIES:
+        return False
+    lines = {f.line for f in needs}
+    for statement in unit.tree.body:
+        if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
+            return True
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if any(statement.lineno <= line <= (statement.end_lineno or 0) for line in lines):
+                return True
+    return False
 
 
 def _guarded(indent: bytes, newline: bytes) -> bytes:

@@ -74,9 +74,14 @@ class NativeKernel(Rule):
             if edits:
                 yield self.found(unit, node.func, "cpp_only", edits, severity=Severity.INFO)
                 return
+            yield self.found(unit, node.func, "cpp_by_hand", safety=Safety.MANUAL, severity=Severity.WARNING)
+            return
         if leaf == "load" and complete and files and not kernels and not argument(node, "with_cuda"):
             return  # C++ only: torch's own loader serves
         if leaf == "load_inline" and argument(node, "cuda_sources") is None:
+            return
+        if leaf == "load_inline":
+            yield self.found(unit, node.func, "inline", safety=Safety.MANUAL)
             return
         text = ", ".join(kernels) if kernels else "-"
         yield self.found(
