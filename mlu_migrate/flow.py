@@ -180,6 +180,12 @@ class Flow:
             elif isinstance(parent, ast.Dict):
                 yield self._dict(parent, child, kind, depth)
                 return
+            elif isinstance(parent, (ast.ListComp, ast.SetComp, ast.GeneratorExp)) and child is parent.elt:
+                if any(self.asks_availability(g.iter) for g in parent.generators):
+                    yield Use(Proof.NAMED, "one for each card")
+            elif isinstance(parent, ast.DictComp) and child is parent.value:
+                yield self._map(parent, kind)
+                return
             else:
                 yield from self._terminal(parent, child, kind, depth)
                 return
@@ -352,6 +358,9 @@ class Flow:
                 if sinks.says(kind, word.strip()):
                     yield Use(Proof.NAMED, f'parameter "{word.strip()}"')
             return
+        if leaf == "param":  # pytest.param("cuda", marks=...)
+            yield from self._test_parameter(call, position, kind)
+            return
         if leaf in ("append", "add", "insert") and isinstance(call.func, ast.Attribute):
             yield self._target(call.func.value, kind, depth)
             return
@@ -359,6 +368,15 @@ class Flow:
             yield from self._uses(call, kind, depth + 1)
             return
         yield from self._project_call(call, name, position, None, kind, depth)
+
+    def _test_parameter(self, call: ast.Call, position: int, kind: Kind) -> Iterator[Use]:
+        """What the surrounding `parametrize` calls the value at that position."""
+        for outer in self.unit.ancestors(call):
+            if isinstance(outer, ast.Call) and _leaf(outer.func) == "parametrize" and outer.args:
+                names = outer.args[0].value.split(",") if is_text(outer.args[0]) else []  # type: ignore[attr-defined]
+                if position < len(names) and sinks.says(kind, names[position].strip()):
+                    yield Use(Proof.NAMED, f'parameter "{names[position].strip()}"')
+                return
 
     def _keyword(self, call: ast.Call, word: str | None, child: ast.AST, kind: Kind, depth: int) -> Use:
         if word is None:
@@ -560,7 +578,7 @@ class Flow:
                 return known if known.proof else self._map(node, kind)
         return self.table(node, kind, depth)
 
-    def _map(self, node: ast.Dict, kind: Kind) -> Use:
+    def _map(self, node: ast.Dict | ast.DictComp, kind: Kind) -> Use:
         """`device_map={"": "cuda:0"}`: the values of a mapping whose own name says device."""
         parent = self.unit.parent(node)
         target = parent.targets[0] if isinstance(parent, ast.Assign) else getattr(parent, "target", None)

@@ -69,12 +69,13 @@ class CudaMethod(Rule):
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`map(torch.Tensor.cuda, xs)`: the method as a value."""
-        if node.attr != "cuda" or not isinstance(node.ctx, ast.Load) or is_kept(unit, node):
+        if node.attr != "cuda" or isinstance(node.ctx, ast.Del) or is_kept(unit, node):
             return
         parent = unit.parent(node)
         called = isinstance(parent, ast.Call) and parent.func is node
         if not called and unit.name(node) in ("torch.Tensor.cuda", "torch.nn.Module.cuda"):
-            yield self.found(unit, node, "renamed", unit.rename_attr(node, "mlu"))
+            message = "renamed" if isinstance(node.ctx, ast.Load) else "patched"
+            yield self.found(unit, node, message, unit.rename_attr(node, "mlu"))
 
     def _library(
         self, node: ast.Call, func: ast.Attribute, unit: Unit, span: tuple[int, int], owner: str
