@@ -7,6 +7,7 @@ the same losses. Runs are cached for the session, so that a command used by seve
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -15,12 +16,13 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -98,7 +100,8 @@ class Outcome:
 
 def environment() -> dict[str, str]:
     """That of a user in an activated environment: our Python first on PATH, no trace of an outer run."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("MLU_", "CUDA_", "TORCHELASTIC", "PYTHONPATH"))}
+    outer = ("MLU_EMULATOR", "MLU_VISIBLE", "CUDA_", "TORCHELASTIC", "PYTHONPATH")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
     env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", "")])
     env["OMP_NUM_THREADS"] = "1"  # one order of summation, whatever the machine
     return env
@@ -115,49 +118,62 @@ def migrate(source: Path, target: Path) -> Outcome:
     return execute([sys.executable, "-m", "mlu_migrate", str(source), "-o", str(target), "--no-cache"], source.parent)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Bench:
-    """Copies of the programs, their migrations and their runs; each is made once."""
+    """
+    Copies of the programs, their migrations and their runs.
+
+    Each is made once, whichever worker process asks first: results lie in files, and a lock a program keeps the others
+    waiting.
+    """
 
     root: Path
-    migrations: dict[str, Outcome] = field(default_factory=dict)
-    runs: dict[tuple[str, str, str], Outcome] = field(default_factory=dict)
+
+    def _once(self, folder: Path, name: str, make: Callable[[], Outcome]) -> Outcome:
+        place = self.root / "outcomes" / folder.name
+        place.mkdir(parents=True, exist_ok=True)
+        file = place / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.json"
+        with FileLock(f"{place}.lock"):
+            if not file.exists():
+                file.write_text(json.dumps(asdict(make())), encoding="utf-8")
+            return Outcome(**json.loads(file.read_text(encoding="utf-8")))
 
     def original(self, folder: Path) -> Path:
         copy = self.root / "original" / folder.name
-        if not copy.exists():
+
+        def make() -> Outcome:
             shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("__pycache__", "runs"))
+            return Outcome(0, "", "")
+
+        self._once(folder, "copy", make)
         return copy
 
     def migrated(self, folder: Path) -> Path:
-        target = self.root / "migrated" / folder.name
-        if folder.name not in self.migrations:
-            self.migrations[folder.name] = migrate(self.original(folder), target)
-        assert self.migrations[folder.name].status == 0, self.migrations[folder.name].text
+        source, target = self.original(folder), self.root / "migrated" / folder.name
+        done = self._once(folder, "migrate", lambda: migrate(source, target))
+        assert done.status == 0, done.text
         return target
 
     def support(self, folder: Path) -> Path:
         return self.root / f"{folder.name}.support.json"
 
     def on_cpu(self, folder: Path, command: str) -> Outcome:
-        key = (folder.name, "cpu", command)
-        if key not in self.runs:
-            self.runs[key] = execute(shlex.split(command), self.original(folder))
-        return self.runs[key]
+        place = self.original(folder)
+        return self._once(folder, f"cpu {command}", lambda: execute(shlex.split(command), place))
 
     def on_mlu(self, folder: Path, command: str) -> Outcome:
-        key = (folder.name, "mlu", command)
-        if key not in self.runs:
-            run = [sys.executable, "-m", "mlu_backend", "--cards", "2", f"--support={self.support(folder)}", "--"]
-            self.runs[key] = execute(run + shlex.split(command), self.migrated(folder))
-        return self.runs[key]
+        place = self.migrated(folder)
+        run = [sys.executable, "-m", "mlu_backend", "--cards", "2", f"--support={self.support(folder)}", "--"]
+        return self._once(folder, f"mlu {command}", lambda: execute(run + shlex.split(command), place))
 
 
 @pytest.fixture(scope="session")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    root = tmp_path_factory.mktemp("programs")
-    yield Bench(root)
-    shutil.rmtree(root, ignore_errors=True)
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    base = tmp_path_factory.getbasetemp()
+    # the worker processes of pytest-xdist have folders of their own in a common one
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "gpu_programs"
+    root.mkdir(exist_ok=True)
+    return Bench(root)
 
 
 def test_there_is_a_program_for_each_kind_of_gpu_code() -> None:
