@@ -16,7 +16,7 @@ _PROPERTIES = ("torch.cuda.get_device_properties", "torch.mlu.get_device_propert
 _CARD = re.compile(
     r"\b(A100|H100|H200|V100|T4|A10|L4|L40|RTX|GTX|TITAN|TESLA|QUADRO|B200|GH200|P100|K80)\b", re.IGNORECASE
 )
-_ASKS = re.compile(rb"get_device_|sm_\d\d|compute_\d\d")
+_ASKS = re.compile(rb"get_device_|mem_get_info|sm_\d\d|compute_\d\d")
 _ARCH = re.compile(r"^(sm|compute)_\d{2,3}[a-z]?$")
 # fields of torch's properties that _MLUDeviceProperties lacks (behaviours.md, section 7)
 _ABSENT = frozenset(
@@ -28,6 +28,17 @@ _ABSENT = frozenset(
 )
 
 
+_MEMORY = ("torch.cuda.mem_get_info", "torch.mlu.mem_get_info")
+
+
+def _is_size(node: ast.expr) -> bool:
+    """A number of bytes or gigabytes that is written out: 16e9, 24 * 1024**3, 40 << 30, 8."""
+    parts = list(ast.walk(node))
+    numbers = [p.value for p in parts if isinstance(p, ast.Constant)]
+    plain = all(isinstance(p, (ast.Constant, ast.BinOp, ast.operator)) for p in parts)
+    return plain and bool(numbers) and any(isinstance(n, (int, float)) and n >= 4 for n in numbers)
+
+
 def _asks(unit: Unit) -> bool:
     """Whether the file calls one of the functions at all, or names an architecture; worked out once."""
     known = unit.memo.get("capability.asks")
@@ -35,7 +46,9 @@ def _asks(unit: Unit) -> bool:
         known = _ASKS.search(unit.data) is not None and (
             b"sm_" in unit.data
             or b"compute_" in unit.data
-            or any(unit.callee(c) in (*_CAPABILITY, *_NAMES, *_PROPERTIES) for c in unit.index.nodes[ast.Call])
+            or any(
+                unit.callee(c) in (*_CAPABILITY, *_NAMES, *_PROPERTIES, *_MEMORY) for c in unit.index.nodes[ast.Call]
+            )
         )
         unit.memo["capability.asks"] = known
     return bool(known)
@@ -70,7 +83,7 @@ class CapabilityGate(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
-    needs = (b"get_device_", b"sm_", b"compute_")
+    needs = (b"get_device_", b"mem_get_info", b"sm_", b"compute_")
 
     def visit_Compare(self, node: ast.Compare, unit: Unit) -> Iterator[Finding]:
         """Comparisons whose side comes from get_device_capability, or a card's name in get_device_name."""
@@ -90,6 +103,14 @@ class CapabilityGate(Rule):
             yield self.found(unit, node, "card_name")
         elif any(_ARCH.match(t) for t in texts):
             yield self.found(unit, node, "arch")
+        elif any(_is_size(s) for s in sides) and any(self._is_memory(s, unit) for s in sides):
+            yield self.found(unit, node, "memory", severity=Severity.INFO)
+
+    def _is_memory(self, node: ast.expr, unit: Unit) -> bool:
+        if self._comes_from(node, unit, _MEMORY, 0):
+            return True
+        fields = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr == "total_memory"]
+        return any(self._comes_from(f.value, unit, _PROPERTIES, 0) for f in fields)
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`get_device_properties(0).warp_size`."""

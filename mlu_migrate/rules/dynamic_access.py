@@ -72,6 +72,9 @@ class DynamicAccess(Rule):
             yield from self._path(unit, node.args[0])
         elif name in _MODULES and is_text(node.args[0]):
             yield from self._path(unit, node.args[0], loaded_only=True)
+        elif name.endswith((".skipif", ".xfail")) and is_text(node.args[0]):
+            if _mentions_code(node.args[0]):  # pytest evaluates the text
+                yield self.found(unit, node.args[0], "code", severity=Severity.WARNING, function=name)
         elif name in _EVALUATED or name in _TIMED:
             for given in (*node.args, *(k.value for k in node.keywords)):
                 if _mentions_code(given):

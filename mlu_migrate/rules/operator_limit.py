@@ -157,10 +157,19 @@ class OperatorLimit(Rule):
                 yield self.found(unit, value, "limit", api=name or "", limit=limit.limit, line=str(limit.line))
         told = NAMES.get(name or "")
         if told is not None and _DEVICE.search(unit.data) and not _on_host(unit, node):
-            seen: set[str] = unit.memo.setdefault("limit.seen", set())  # type: ignore[assignment]
-            if name not in seen:
-                seen.add(name or "")
-                yield self.found(unit, node.func, "unsupported", api=name or "", limit=told[0])
+            yield from self._told(node.func, name or "", unit)
+
+    def _told(self, node: ast.AST, name: str, unit: Unit) -> Iterator[Finding]:
+        seen: set[str] = unit.memo.setdefault("limit.seen", set())  # type: ignore[assignment]
+        if name in NAMES and name not in seen:
+            seen.add(name)
+            yield self.found(unit, node, "unsupported", api=name, limit=NAMES[name][0])
+
+    def visit_FunctionDef(self, node: ast.FunctionDef, unit: Unit) -> Iterator[Finding]:
+        """`@torch.jit.script` above a function."""
+        for decorator in node.decorator_list:
+            if not isinstance(decorator, ast.Call) and _DEVICE.search(unit.data):
+                yield from self._told(decorator, unit.name(decorator) or "", unit)
 
 
 def _on_host(unit: Unit, node: ast.Call) -> bool:

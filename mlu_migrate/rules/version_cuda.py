@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
-from mlu_migrate.unit import Unit
+from mlu_migrate.unit import Unit, is_text
 
 _NAMES = ("torch.version.cuda", "torch.backends.cudnn.version", "torch.cuda.nccl.version")
 
@@ -47,6 +47,12 @@ class VersionCuda(Rule):
         if node.attr == "cuda" and unit.name(node) == "torch.version.cuda":
             kind = "parsed" if isinstance(unit.parent(node), (ast.Attribute, ast.Call, ast.Subscript)) else "read"
             yield self.found(unit, node, kind)
+
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """`getattr(torch.version, "cuda", None)`."""
+        if unit.callee(node) == "getattr" and len(node.args) > 1 and is_text(node.args[1], "cuda"):
+            if unit.name(node.args[0]) == "torch.version":
+                yield self.found(unit, node, "read")
 
     def visit_Name(self, node: ast.Name, unit: Unit) -> Iterator[Finding]:
         """`from torch.version import cuda as cuda_version`."""
