@@ -18,7 +18,7 @@ from typing import Any
 import torch
 import torch_mlu
 
-from . import _flame, _get_device_index, _lazy_init, _summary
+from . import _get_device_index, _lazy_init, _summary
 from . import is_initialized as _is_initialized
 
 __all__ = [
@@ -254,8 +254,10 @@ def _save_memory_usage(filename: str = "output.svg", snapshot: dict[str, Any] | 
 def _save_drawing(kind: str, filename: str, snapshot: dict[str, Any] | None) -> None:
     from torch.cuda import _memory_viz
 
+    from ._flame import flame_graph
+
     drawing = getattr(_memory_viz, kind)(
-        _snapshot() if snapshot is None else snapshot, format_flamegraph=_flame.flame_graph
+        _snapshot() if snapshot is None else snapshot, format_flamegraph=flame_graph
     )
     with open(filename, "w", encoding="utf-8") as file:
         file.write(drawing)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch_mlu
 
+from ._utils import _get_device_index  # noqa: F401
+
 __all__ = ["Event", "ExternalStream", "Stream"]
 
 

@@ -25,7 +25,7 @@ OURS = (
     "MLU_VISIBLE_DEVICES",
     "CUDA_VISIBLE_DEVICES",
 )
-SECONDS = 60
+SECONDS = 240
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["_zygote"])

@@ -21,8 +21,8 @@ def _mlu_graph_capture_health_check(self: Any) -> None:
     if capturable and not capturing and not getattr(self, "_warned_capturable_if_run_uncaptured", False):
         warnings.warn(
             "This instance was constructed with capturable=True or some of all the param_groups came with "
-            "capturable=True, but step() is running without MLU graph capture. If you never intend to graph-capture this instance, "
-            "capturable=True can impair performance, and you should set capturable=False.",
+            "capturable=True, but step() is running without MLU graph capture. If you never intend to graph-capture "
+            "this instance, capturable=True can impair performance, and you should set capturable=False.",
             stacklevel=2,
         )
         self._warned_capturable_if_run_uncaptured = True
