@@ -39,7 +39,7 @@ class Source:
         body = original[self.base :]
         if body.startswith(_BOM):
             raise SourceError("line 1: two byte order marks, which Python does not read")
-        if body.isascii():
+        if body.isascii() and (not self.base or b"coding" not in body[:400]):
             self.encoding = "utf-8"
             self.data = body
         else:

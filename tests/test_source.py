@@ -43,3 +43,9 @@ def test_a_null_byte_is_refused_with_its_line() -> None:
 def test_a_second_byte_order_mark_is_refused() -> None:
     with pytest.raises(SourceError, match="two byte order marks"):
         Source(b"\xef\xbb\xbf\xef\xbb\xbfimport torch\n")
+
+
+def test_a_byte_order_mark_and_another_coding_contradict_each_other() -> None:
+    with pytest.raises(SourceError, match="BOM|utf-8"):
+        Source(b"\xef\xbb\xbf# coding: latin-1\nimport torch\n")
+    assert Source(b"\xef\xbb\xbf# coding: utf-8\nimport torch\n").base == 3
