@@ -135,7 +135,7 @@ def main() -> int:
                     print(f"{name} on {device} failed:\n{outcome.output[-2000:]}", file=sys.stderr)
                     return 2
                 traces.append(trace.read(outcome.trace))
-            found = verdict.judge(traces[0], traces[1], verdict.Question(reference="cpu"))
+            found = verdict.judge(traces[0], traces[1], verdict.Question(reference="cpu", same_files=True))
             worst = found.worst[0]["mean"] if found.worst else 0.0
             rows.append(
                 {
@@ -145,7 +145,7 @@ def main() -> int:
                     "equal": found.equal,
                     "calls": found.calls,
                     "worst": worst,
-                    "first": found.first.what if found.first else "",
+                    "first": found.first.what if found.first else "; ".join(found.reasons),
                     "reasons": found.reasons,
                 }
             )

@@ -305,7 +305,15 @@ def read(path: Path | str) -> Trace:
             f"{meta_path}: trace version {meta.get('version') if isinstance(meta, dict) else None}, wanted {VERSION}"
         )
     folders = sorted(p for p in path.iterdir() if p.is_dir() and (p / "events.jsonl").is_file())
-    return Trace(path, meta, [_read_process(folder) for folder in folders], temporary)
+    return Trace(path, meta, [_read_folder(folder) for folder in folders], temporary)
+
+
+def _read_folder(folder: Path) -> Process:
+    """Whatever else lies where a record should be is a damaged record."""
+    try:
+        return _read_process(folder)
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise TraceError(f"{folder}: damaged: {type(error).__name__}: {error}") from error
 
 
 def _read_process(folder: Path) -> Process:

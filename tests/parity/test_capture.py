@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mlu_backend.parity import align, trace
+from mlu_backend.parity import align, inject, trace
+from mlu_backend.parity.options import VARIABLE, Options
 from parity.conftest import TRAIN, environment, plain_output, run_recorded
 
 Recorded = Callable[..., trace.Trace]
@@ -206,6 +208,24 @@ def test_the_command_line_gives_the_programs_status_and_refuses_nothing_to_run(t
     assert run("--").returncode == 2
     gone = run("--", "no-such-program-here")
     assert gone.returncode == 2 and "cannot record" in gone.stderr
+
+
+def test_on_torch_without_entry_points_a_sitecustomize_starts_us_and_runs_the_one_it_hides(tmp_path: Path) -> None:
+    hidden = tmp_path / "site"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text("print('hidden ran')\n")
+    (tmp_path / "train.py").write_text("import torch\ntorch.nn.Linear(2, 2)(torch.ones(1, 2))\n")
+    out = tmp_path / "t"
+    env = environment()
+    env[VARIABLE] = Options(out=str(out), root=str(tmp_path)).to_environment()
+    env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    env["PYTHONPATH"] = os.pathsep.join([str(inject.HOOKS / "site"), str(hidden), env["PYTHONPATH"]])
+    trace.write_meta(out)
+    done = subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0 and done.stdout == "hidden ran\n", done.stderr
+    assert [p.path for p in calls(trace.read(out))] == ["Linear"]
 
 
 def test_a_folder_that_holds_something_else_is_not_emptied(tmp_path: Path) -> None:

@@ -302,6 +302,17 @@ def test_two_runs_of_the_same_files_are_not_judged(judged: Judged) -> None:
     assert found.status is Status.NOT_JUDGED and "the same files" in found.reasons[0]
 
 
+def test_one_program_for_all_devices_may_be_compared_with_its_run_on_a_gpu(judged: Judged) -> None:
+    def same(made: Made) -> None:
+        made.sources = {"train.py": "abc"}
+
+    def on_gpu(made: Made) -> None:
+        same(made)
+        made.device = "cuda"
+
+    assert judged(same, before=on_gpu, reference="trace").status is Status.MATCH
+
+
 def test_a_match_in_which_the_recorder_failed_is_none(judged: Judged) -> None:
     found = judged(lambda made: setattr(made, "trouble", "TypeError: odd tensor"))
     assert found.status is Status.NOT_JUDGED and "TypeError: odd tensor" in found.reasons[0]
