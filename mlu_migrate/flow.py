@@ -639,7 +639,10 @@ class Flow:
         if isinstance(node, ast.Attribute):
             return self._slot(("a", node.attr), kind, depth)
         if isinstance(node, ast.Subscript) and is_text(node.slice):
-            return self._key(node.slice.value, kind, depth)  # type: ignore[attr-defined]
+            known = self._key(node.slice.value, kind, depth)  # type: ignore[attr-defined]
+            if not known.proof and self.unit.name(node.value) == "os.environ":
+                return Use(Proof.OTHER, "environment", Shape.KEEP)
+            return known
         return _NOTHING
 
     def _key(self, key: str, kind: Kind, depth: int) -> Use:
@@ -682,6 +685,12 @@ class Flow:
             scope: Scope = slot[1]  # type: ignore[assignment]
             loads = list(self.unit.index.loads.get((scope, name), ()))
             bindings = scope.bindings.get(name, [])
+            if scope.is_class and _is_enum(scope.node):
+                owner = scope.node.name  # type: ignore[union-attr]
+                if sinks.says(kind, owner):
+                    yield Use(Proof.NAMED, f"member of {owner}")
+                elif sinks.says_other(kind, owner):
+                    yield Use(Proof.OTHER, f"member of {owner}", Shape.KEEP)
             if scope.is_class:  # a class field is read as an attribute
                 loads += [a for a in self.unit.index.attributes.get(name, ()) if isinstance(a.ctx, ast.Load)]
         else:
@@ -852,6 +861,10 @@ class Flow:
 _ASSERTS = frozenset(
     ("assertEqual", "assertNotEqual", "assert_equal", "assertEquals", "assertIs", "eq_", "assertIn", "assertNotIn")
 )
+
+
+def _is_enum(node: ast.AST) -> bool:
+    return isinstance(node, ast.ClassDef) and any((_leaf(b) or "").endswith("Enum") for b in node.bases)
 
 
 _COLLECTIONS = frozenset(("frozenset", "set", "tuple", "list"))

@@ -87,6 +87,7 @@ PROSE = frozenset(
         "log",
         "write",
         "log_once",
+        "getLogger",
         "set_description",
         "fail",
         "skip",
