@@ -686,7 +686,7 @@ class Flow:
             loads = list(self.unit.index.loads.get((scope, name), ()))
             bindings = scope.bindings.get(name, [])
             if scope.is_class and _is_enum(scope.node):
-                owner = scope.node.name  # type: ignore[union-attr]
+                owner = scope.node.name  # type: ignore[attr-defined]
                 if sinks.says(kind, owner):
                     yield Use(Proof.NAMED, f"member of {owner}")
                 elif sinks.says_other(kind, owner):
