@@ -379,6 +379,9 @@ def _torch_cuda() -> None:
     sys.modules["torch.cuda.nvtx"] = cuda.nvtx
     if hasattr(cuda, "nccl"):
         cuda.nccl.version = lambda: NCCL_VERSION
+    plans = getattr(torch.backends.mlu, "cnfft_plan_cache", None)  # type: ignore[attr-defined]
+    if plans is not None:
+        torch.backends.cuda.cufft_plan_cache = _Plans(plans)  # type: ignore[assignment]
     for name in ("Stream", "Event", "ExternalStream"):
         kind = getattr(mlu, name, None)
         if kind is not None:
@@ -386,6 +389,22 @@ def _torch_cuda() -> None:
             if name != "ExternalStream":
                 handle = f"mlu_{name.lower()}"
                 setattr(kind, f"cuda_{name.lower()}", property(lambda self, h=handle: getattr(self, h)))
+
+
+class _Plans:
+    """``torch.backends.cuda.cufft_plan_cache`` from the emulated device's, by ordinal or by ``cuda`` device."""
+
+    def __init__(self, plans: Any) -> None:
+        self.__dict__["_plans"] = plans
+
+    def __getitem__(self, device: Any) -> Any:
+        return self._plans[to_device(device)]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_plans"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["_plans"], name, value)
 
 
 def _copy_names(cuda: Any, mlu: Any) -> None:

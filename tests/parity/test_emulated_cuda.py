@@ -65,6 +65,8 @@ with torch.cuda.stream(stream):
     say("stream", (x + 1).device)
 torch.cuda.synchronize()
 say("memory", torch.cuda.max_memory_allocated() > 0)
+torch.backends.cuda.cufft_plan_cache.max_size = 7
+say("plans", (torch.backends.cuda.cufft_plan_cache.max_size, torch.backends.cuda.cufft_plan_cache[device].max_size))
 try:
     torch.randn(2).cuda() + torch.randn(2)
 except RuntimeError as error:
@@ -94,6 +96,7 @@ def said(recorded: Callable[..., trace.Trace]) -> list[tuple[str, str]]:
         ("memory", "True"),
         ("legacy", "('torch.cuda.FloatTensor', True)"),
         ("mixed", "True"),
+        ("plans", "(7, 7)"),
         (
             "tensor",
             "(device(type='cuda', index=0), True, 'torch.cuda.FloatTensor', device(type='cuda', index=0), False)",
