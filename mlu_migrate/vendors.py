@@ -206,7 +206,8 @@ def _twins(unit: Unit) -> list[Kept]:
                 continue
             bound = unit.index.scope(node).bindings.get(node.name.replace("cuda", "mlu"), ())
             if any(isinstance(b.node, (ast.FunctionDef, ast.AsyncFunctionDef)) for b in bound):
-                out += [Kept(n, "sibling", id(node)) for n in node.body]
+                body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+                out += [Kept(n, "sibling", id(node)) for n in body]
     return out
 
 

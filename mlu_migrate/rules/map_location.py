@@ -22,6 +22,11 @@ _PURE = frozenset(("str", "int", "torch.device", "torch.cuda.current_device", "t
 _DATA = re.compile(
     r"data|feature|split|process|cache|mask|vocab|label|index|idx|graph|edge|fixture|sample", re.IGNORECASE
 )
+_STATE = re.compile(r"model|state|ckpt|checkpoint|weight|param|pretrain|resume|path|load\(\w\)", re.IGNORECASE)
+
+
+def _is_state(statement: str) -> bool:
+    return _STATE.search(statement) is not None and _DATA.search(statement) is None
 
 
 class MapLocation(Rule):
@@ -127,12 +132,12 @@ class MapLocation(Rule):
             yield self.found(unit, node, "tag", Edit(end, end, f", {new}".encode()), tag=new)
 
     def finish(self, unit: Unit, accepted: Sequence[Finding]) -> Iterable[Finding]:
-        """Loads without map_location; in a file that says nothing of CUDA those of data are passed over."""
+        """Loads without map_location; in a file that says nothing of CUDA only those of a model's state."""
         if b"load" not in unit.data:
             return
         bare = [c for c in unit.index.nodes[ast.Call] if self._is_bare(unit, c) and not is_kept(unit, c)]
         if not (accepted or b"torch_mlu" in unit.data):
-            bare = [c for c in bare if not _DATA.search(unit.text(unit.statement(c)))]
+            bare = [c for c in bare if _is_state(unit.text(unit.statement(c))) and "test" not in unit.path.lower()]
         if bare:
             bare.sort(key=unit.start)
             lines = ", ".join(str(unit.source.position(unit.start(c))[0]) for c in bare[1:])

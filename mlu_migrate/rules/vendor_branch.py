@@ -55,7 +55,7 @@ class VendorBranch(Rule):
                 yield self.found(unit, item.node, "tied", safety=Safety.MANUAL, severity=Severity.WARNING)
             if item.why == "sibling" and hasattr(item.node, "lineno"):
                 text = unit.data[unit.start(item.node) : unit.end(item.node)]
-                if b"cuda" in text or b"nccl" in text:
+                if b"cuda" in text.lower() or b"nccl" in text.lower():
                     groups.setdefault(item.group or id(item.node), []).append(item.node)
         for nodes in groups.values():
             span = (min(map(unit.start, nodes)), max(map(unit.end, nodes)))
