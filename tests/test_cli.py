@@ -498,7 +498,7 @@ def test_output_that_nobody_reads_any_more_is_no_error(project: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_an_interrupted_run_leaves_nothing_half_done(project: Path, number: signal.Signals) -> None:
     slow = project / "slow.py"
-    slow.write_text("import torch\n" + "x = torch.ones(1).cuda()\n" * 5000)
+    slow.write_text("import torch\n" + "x = torch.ones(1).cuda()\n" * 20_000)
     before = snapshot(project)
     command = [sys.executable, "-m", "mlu_migrate", "project"]
     running = subprocess.Popen(command, cwd=project.parent, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
