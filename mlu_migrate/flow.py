@@ -347,6 +347,9 @@ class Flow:
             yield self._key(call.args[1].value, kind, depth)  # type: ignore[attr-defined]
             yield from self._uses(call, kind, depth + 1)
             return
+        if leaf == "setattr" and position == 2 and is_text(call.args[1]):
+            yield self._key(call.args[1].value, kind, depth)  # type: ignore[attr-defined]
+            return
         if leaf in ("getattr", "hasattr", "setattr", "delattr") and position == 1:
             yield Use(Proof.OTHER, "attribute name", Shape.KEEP)
             return

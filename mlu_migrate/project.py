@@ -26,6 +26,7 @@ _SINKS = tuple(
         rb"\.to\(",
         rb"device\s*=",
         rb"torch\.device\(",
+        rb"torch\.device\(\s*f[\"']\{",
         rb"map_location\s*=",
         rb"device_type\s*=",
         rb"set_device\(",

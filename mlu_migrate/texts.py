@@ -26,7 +26,7 @@ def inside_a_word(node: ast.AST, child: ast.AST, element: ast.AST | None = None)
         if child is node.right:
             left = node.left.right if isinstance(node.left, ast.BinOp) else node.left
             return _touches(_text(left), "")
-        return _touches("", _text(node.right))
+        return not _text(child).endswith(":") and _touches("", _text(node.right))  # "cuda:" + "0"
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and child is node.right:
         number = child.elts.index(element) if isinstance(child, ast.Tuple) and element in child.elts else 0
         return _hole_touches(_text(node.left), number)
