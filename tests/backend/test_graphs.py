@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -264,6 +266,31 @@ def test_a_recording_can_be_drawn(tmp_path: Path) -> None:
     graph.debug_dump(str(tmp_path / "graph.dot"))
     text = (tmp_path / "graph.dot").read_text()
     assert text.startswith("digraph") and "aten::mul" in text and "->" in text
+
+
+def test_another_thread_may_wait_for_the_card_meanwhile() -> None:
+    done: list[bool] = []
+    graph = torch.mlu.MLUGraph()
+    with torch.mlu.graph(graph):
+        torch.ones(1, device="mlu") + 1
+        thread = threading.Thread(target=lambda: (torch.mlu.synchronize(), done.append(True)))
+        thread.start()
+        thread.join()
+    assert done == [True]
+
+
+def test_a_graph_that_is_dropped_gives_its_memory_back() -> None:
+    gc.collect()
+    torch.mlu.empty_cache()
+    before = torch.mlu.memory_reserved()
+    graph = torch.mlu.MLUGraph()
+    with torch.mlu.graph(graph):
+        out = torch.zeros(8 << 20, dtype=torch.uint8, device="mlu") + 1
+    assert torch.mlu.memory_reserved() > before and out.is_mlu
+    del graph, out
+    gc.collect()
+    torch.mlu.empty_cache()
+    assert torch.mlu.memory_reserved() == before
 
 
 def test_an_mlu370_has_no_graphs() -> None:

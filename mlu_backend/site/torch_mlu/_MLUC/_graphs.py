@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import sys
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,8 +21,9 @@ _pools = itertools.count(1)
 _open: dict[tuple[int, int], _MLUGraph] = {}
 
 
-def capturing_somewhere() -> bool:
-    return bool(_open)
+def capturing_here() -> bool:
+    """Whether this thread has a recording open; other threads may go on waiting for the card."""
+    return any(graph._thread == threading.get_ident() for graph in _open.values())
 
 
 def _place() -> tuple[int, int]:
@@ -47,6 +50,7 @@ class _MLUGraph:
         self._pool: tuple[int, int] | None = None
         self._owns_pool = False
         self._debug = False
+        self._thread = 0
         self._generators: list[Any] = []
         self._states: list[tuple[Any, torch.Tensor]] = []
         return self
@@ -77,6 +81,7 @@ class _MLUGraph:
         self._pool, self._owns_pool = (pool, False) if pool else (_graph_pool_handle(), True)
         self._states = [(g, g.get_state()) for g in (torch.mlu.default_generators[place[0]], *self._generators)]
         self._began = place
+        self._thread = threading.get_ident()
         self._recorder = capture.Recorder("mlu")
         _core.begin_pool(place[0], *self._pool)
         _open[place] = self
@@ -127,6 +132,11 @@ class _MLUGraph:
         self._recorder, self._done, self._began, self._pool = None, False, None, None
         if pool is not None and owned:
             _core.release_pool(card, *pool)
+
+    def __del__(self) -> None:
+        # At the end of a process the modules this needs may be gone, and nothing needs giving back.
+        if not sys.is_finalizing() and getattr(self, "_pool", None) is not None:
+            self._forget()
 
     def pool(self) -> tuple[int, int]:
         if not self._done or self._pool is None:

@@ -19,9 +19,9 @@ _external: dict[int, int] = {}
 
 
 def _refuse_capture(what: str) -> None:
-    from torch_mlu._MLUC._graphs import capturing_somewhere
+    from torch_mlu._MLUC._graphs import capturing_here
 
-    if capturing_somewhere():
+    if capturing_here():
         raise RuntimeError(f"CNRT error: operation not permitted while a queue is capturing ({what})")
 
 
