@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
-from mlu_migrate.unit import Unit
+from mlu_migrate.unit import Unit, is_text
 
 
 class NoCounterpart(Rule):
@@ -45,6 +45,8 @@ class NoCounterpart(Rule):
         name = unit.name(node)
         if name is None or not name.startswith("torch.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
             return
+        if name.startswith("torch._C.") and _asked_for_in_the_same_test(unit, node):
+            return  # MLU105 tells of the hook at the `hasattr`
         yield from self.tell(unit, node, name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
@@ -93,3 +95,14 @@ class NoCounterpart(Rule):
                 note=row.note or "-",
                 source=row.source,
             )
+
+
+def _asked_for_in_the_same_test(unit: Unit, node: ast.Attribute) -> bool:
+    """`hasattr(_C, "_cuda_x") and callable(_C._cuda_x)`."""
+    for outer in unit.ancestors(node):
+        if isinstance(outer, ast.BoolOp):
+            asked = [c for c in ast.walk(outer) if isinstance(c, ast.Call) and unit.callee(c) == "hasattr"]
+            return any(len(c.args) > 1 and is_text(c.args[1], node.attr) for c in asked)
+        if isinstance(outer, ast.stmt):
+            return False
+    return False
