@@ -40,6 +40,8 @@ class StringRule(Rule):
             yield self.found(unit, node, "case", Edit(end, end, b" | " + new), why=use.why)
         elif use.shape is Shape.KEY and isinstance(unit.parent(node), ast.Dict):
             yield self._entry(node, unit, use)
+        elif use.why == "label":
+            return
         elif use.proof is Proof.OTHER or use.shape is Shape.KEY:
             yield self.found(
                 unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why

@@ -20,7 +20,7 @@ _RANK = re.compile(r"(get_)?(local_|global_|node_)?rank")
 _PURE = frozenset(("str", "int", "torch.device", "torch.cuda.current_device", "torch.distributed.get_rank"))
 # What a load of prepared data, made on the CPU, is called.
 _DATA = re.compile(
-    r"data|feature|split|process|cache|mask|vocab|label|index|idx|graph|edge|fixture|sample", re.IGNORECASE
+    r"data|feature|split|process|cache|bytes|mask|vocab|label|index|idx|graph|edge|fixture|sample", re.IGNORECASE
 )
 _STATE = re.compile(r"model|state|ckpt|checkpoint|weight|param|pretrain|resume|path|load\(\w\)", re.IGNORECASE)
 
