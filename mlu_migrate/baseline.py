@@ -80,10 +80,10 @@ def read(path: Path) -> Baseline:
     return Baseline(rows, path.absolute().parent)
 
 
-def write(path: Path, found: Iterable[tuple[Path, Finding]]) -> int:
+def write(path: Path, found: Iterable[tuple[Path, Finding]], *, root: Path | None = None) -> int:
     """
     Write a baseline that holds these findings, each given with its file. Returns the number of rows. Raises
-    OSError.
+    OSError, also where ``root`` is given and the path leads out of it.
     """
     folder = path.absolute().parent
     rows = Counter((relative(file, folder), finding.code, snippet(finding)) for file, finding in found)
@@ -95,5 +95,5 @@ def write(path: Path, found: Iterable[tuple[Path, Finding]]) -> int:
     text = (
         f'{{\n  "version": {VERSION},\n  "rows": [\n    {body}\n  ]\n}}\n' if lines else '{"version": 1, "rows": []}\n'
     )
-    atomic.write(path, text.encode("utf-8", "backslashreplace"))
+    atomic.write(path, text.encode("utf-8", "backslashreplace"), root=root)
     return len(rows)

@@ -262,7 +262,7 @@ def _refresh(
                     retained[entry.rel] = old
             else:
                 writes.append((target, text))
-        elif stat.S_ISREG(entry.mode) and result is not None and was_read(result) and target.is_file():
+        elif stat.S_ISREG(entry.mode) and result is not None and was_read(result) and _is_plain_file(target):
             if target.read_bytes() != result.result:
                 writes.append((target, result.result))
             modes.append((target, entry, result))
@@ -278,7 +278,7 @@ def _refresh(
         os.chmod(folder, mode)
     _remove_gone(place, entries, state, edited, done)
     for name, data in reports.items():
-        atomic.write(place / name, data)
+        atomic.write(place / name, data, root=place)
     unwritten = linked.union(done.kept)
     kept = {rel: state.digests.get(rel, set()) for rel in unwritten}
     stamps = {rel: state.stamps[rel] for rel in unwritten if rel in state.stamps}
@@ -294,6 +294,11 @@ def _refresh(
     with contextlib.suppress(FileNotFoundError):
         (place / JOURNAL).unlink()
     return done
+
+
+def _is_plain_file(path: Path) -> bool:
+    """Whether a regular file is there; a link to one may lead out of the copy."""
+    return path.is_file() and not path.is_symlink()
 
 
 def _merged(target: Path, old: bytes, new: bytes, done: Copied, rel: str) -> bytes | None:

@@ -153,7 +153,7 @@ def write_journal(place: Path, results: Mapping[str, FileResult], state: State) 
     """Say what is about to be written, so that a run that is killed half way does not look like edits by hand."""
     coming = {rel: result.sha256 for rel, result in results.items() if was_read(result)}
     new = {rel: digest for rel, digest in coming.items() if digest not in state.digests.get(rel, ())}
-    atomic.write(place / JOURNAL, json.dumps(new).encode("ascii"))
+    atomic.write(place / JOURNAL, json.dumps(new).encode("ascii"), root=place)
 
 
 def write(

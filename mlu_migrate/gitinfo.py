@@ -6,11 +6,14 @@ configures.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 _QUIET = ("-c", "core.fsmonitor=false", "-c", "core.quotepath=false", "-c", f"core.hooksPath={os.devnull}")
+
+_LFS = re.compile(r"git-lfs (clean -- %f|smudge -- %f|filter-process)")
 
 
 class GitError(RuntimeError):
@@ -38,7 +41,17 @@ def changed_since(folder: Path, revision: str) -> set[Path]:
         commit = _git(top, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").strip()
     except GitError:
         raise GitError(f"--since: git knows no revision {revision} here") from None
-    named = _git(top, "diff", "--name-only", "--no-renames", "--diff-filter=d", "-z", commit.decode("ascii"), "--")
+    named = _git(
+        top,
+        *_unfiltered(top),
+        "diff",
+        "--name-only",
+        "--no-renames",
+        "--diff-filter=d",
+        "-z",
+        commit.decode("ascii"),
+        "--",
+    )
     new = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
     return {top / os.fsdecode(name) for name in (named + new).split(b"\0") if name}
 
@@ -48,7 +61,9 @@ def uncommitted(folder: Path) -> list[str]:
     top = toplevel(folder)
     if top is None:
         raise GitError(f"{folder} is not in a git checkout")
-    entries = _git(top, "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split(b"\0")
+    entries = _git(top, *_unfiltered(top), "status", "--porcelain", "-z", "--untracked-files=no", "--no-renames").split(
+        b"\0"
+    )
     return [os.fsdecode(entry[3:]) for entry in entries if entry]
 
 
@@ -77,6 +92,24 @@ def merge_text(current: Path, base: Path, new: Path, labels: tuple[str, str, str
     return process.stdout, process.returncode
 
 
+def _unfiltered(top: Path) -> tuple[str, ...]:
+    """
+    Arguments that switch off the filter programs of the repository's own configuration, which git would run to
+    compare files. Those of git-lfs stay, and those the user has configured for all repositories.
+    """
+    try:
+        listed = _git(top, "config", "-z", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|smudge|process)$")
+    except GitError:
+        return ()  # none
+    parts = listed.decode("utf-8", "surrogateescape").split("\0")
+    found: list[str] = []
+    for scope, entry in zip(parts[::2], parts[1::2]):
+        key, _, program = entry.partition("\n")
+        if scope in ("local", "worktree") and not _LFS.fullmatch(program):
+            found += ["-c", f"{key}=", "-c", f"{key.rpartition('.')[0]}.required=false"]
+    return tuple(found)
+
+
 def _git(folder: Path, *arguments: str) -> bytes:
     process = _start(folder, arguments)
     if process.returncode:
@@ -85,7 +118,7 @@ def _git(folder: Path, *arguments: str) -> bytes:
 
 
 def _start(folder: Path, arguments: Iterable[str]) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
     for name in (
         "GIT_DIR",
         "GIT_WORK_TREE",

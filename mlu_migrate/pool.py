@@ -131,7 +131,11 @@ class _Run(Generic[P, R]):
     def hire(self) -> _Worker:
         ours, theirs = self.start.Pipe()
         process = self.start.Process(target=_serve, args=(theirs, os.getpid(), self.work, self.context), daemon=True)
-        process.start()
+        if self.start.get_start_method() == "fork":
+            process.start()
+        else:
+            with _harmless_folder():
+                process.start()
         theirs.close()
         return _Worker(process, ours)
 
@@ -210,6 +214,21 @@ class _Run(Generic[P, R]):
             if worker.process.is_alive():
                 worker.process.kill()
         self.workers.clear()
+
+
+@contextlib.contextmanager
+def _harmless_folder() -> Iterator[None]:
+    """
+    Be in the folder of the standard library for a moment. A spawned Python looks for modules in the folder it is
+    started in before anywhere else, and a project may have a ``multiprocessing.py``. It stays there: items are bytes
+    or absolute paths.
+    """
+    before = Path.cwd()
+    os.chdir(Path(os.__file__).parent)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def _serve(pipe: Connection, parent: int, work: Callable[[Any, P], R], context: object) -> None:

@@ -144,7 +144,9 @@ def load(
         source, values = config, _read(config, top_level=config.name != "pyproject.toml")
     elif not isolated:
         source = find_config(start)
-        values = _read(source, top_level=False) if source else {}
+        if source is not None:
+            values = _read(source, top_level=False)
+            _refuse_outside(values, source)
     given = {key: value for key, value in (flags or {}).items() if value is not None}
     for key in ("extend_select", "extend_exclude"):
         if key in given:
@@ -204,6 +206,23 @@ def _read(path: Path, *, top_level: bool) -> dict[str, Any]:
         if key in values:
             values[key] = str(path.parent / values[key])
     return values
+
+
+def _refuse_outside(values: Mapping[str, Any], path: Path) -> None:
+    """
+    A project may say where its baseline is, and --write-baseline writes there: only inside its checkout, or its
+    folder where it is none.
+    """
+    if "baseline" not in values:
+        return
+    folder = path.parent
+    root = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+    try:
+        inside = Path(values["baseline"]).resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError, ValueError):
+        inside = False
+    if not inside:
+        raise SettingsError(f"{path}: baseline leads out of the project; name such a file with --baseline")
 
 
 def _check_values(values: dict[str, Any], where: str) -> None:

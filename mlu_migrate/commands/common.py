@@ -183,7 +183,8 @@ def finish(setup: Setup, run: pipeline.Run, result: RunResult) -> None:
                 for job, file in zip(run.jobs, run.result.files, strict=True)
                 for finding in file.findings
             ]
-            rows = baseline.write(setup.baseline_path, found)
+            named = bool(setup.options.baseline)
+            rows = baseline.write(setup.baseline_path, found, root=None if named else Path.cwd())
             out.talk(f"baseline with {rows} rows written to {setup.baseline_path}")
     except OSError as error:
         raise Refused(f"{error.filename or 'report'}: {error.strerror or error}") from None

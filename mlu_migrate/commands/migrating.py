@@ -285,7 +285,7 @@ def _copy_file(setup: common.Setup, how: How, run: pipeline.Run, unit: _Unit) ->
     if (place.exists() or place.is_symlink()) and not how.force:
         if not place.is_file() or place.read_bytes() != file.result:
             raise common.Refused(f"{place} exists and is not what would be written; move it away or use --force")
-    atomic.write(place, file.result, mode=stat.S_IMODE(job.path.stat().st_mode))
+    atomic.write(place, file.result, root=place.parent, mode=stat.S_IMODE(job.path.stat().st_mode))
     return ExitStatus.OK
 
 
