@@ -361,6 +361,12 @@ class Flow:
                 if sinks.says(kind, word.strip()):
                     yield Use(Proof.NAMED, f'parameter "{word.strip()}"')
             return
+        if leaf in ("DEFINE_string", "DEFINE_enum") and position > 0 and is_text(call.args[0]):
+            if position == 1 or (leaf == "DEFINE_enum" and position == 2):
+                yield self._option(call, kind, depth)
+            else:
+                yield Use(Proof.OTHER, "message", Shape.KEEP)
+            return
         if leaf == "param":  # pytest.param("cuda", marks=...)
             yield from self._test_parameter(call, position, kind)
             return
@@ -400,6 +406,8 @@ class Flow:
             return Use(Proof.SINK, name or word)
         if word == "dest":
             return Use(Proof.OTHER, "attribute name", Shape.KEEP)
+        if word == "accelerator" and is_text(child, "cuda"):
+            return Use(Proof.OTHER, "label", Shape.KEEP)  # MLU908 tells
         if word in ("id", "ids") and leaf in ("param", "parametrize"):
             return Use(Proof.OTHER, "label", Shape.KEEP)
         if word in ("help", "metavar", "reason", "match", "msg", "desc", "description", "title", "label"):
@@ -475,7 +483,8 @@ class Flow:
 
     def _option(self, call: ast.Call, kind: Kind, depth: int) -> Use:
         """An argparse / click / absl option: its own name, then where `args.<dest>` goes."""
-        names = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        given = call.args[:1] if (_leaf(call.func) or "").startswith("DEFINE_") else call.args
+        names = [a.value for a in given if isinstance(a, ast.Constant) and isinstance(a.value, str)]
         dest = argument(call, "dest")
         if is_text(dest):
             names.append(dest.value)  # type: ignore[union-attr]
