@@ -336,7 +336,9 @@ def _target(
     """First and last line, from 1, of a finding in the migrated file."""
     first, last = finding.line - 1, max(finding.line, finding.end_line) - 1
     inserted = [block for block in blocks if block[0] == "insert" and first <= block[1] <= last + 1]
-    text = finding.after.strip().encode("utf-8", "surrogatepass").split(b"\n")[0].strip()
+    text = _first_line(finding.after.encode("utf-8", "surrogatepass"))
+    if finding.edits and all(edit.start == edit.end for edit in finding.edits):  # the snippet is what stands beside it
+        text = _first_line(b"\n".join(edit.text for edit in finding.edits)) or text
     if inserted and text and finding.applied:
         for _, _, _, low, high in inserted:
             for line in range(low, high):
@@ -359,6 +361,10 @@ def _target(
         if holding:  # lines were moved by hand since
             low = high = min(holding, key=lambda number: abs(number - low))
     return low + 1, high + 1
+
+
+def _first_line(data: bytes) -> bytes:
+    return next((line.strip() for line in data.splitlines() if line.strip()), b"")
 
 
 def _within(text: bytes, after: Sequence[bytes], low: int, high: int) -> list[int]:

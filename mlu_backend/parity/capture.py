@@ -93,6 +93,7 @@ class Recorder:
         self.modules = Modules()
         self.step = 0
         self.stopped = False
+        self.paused = False
         self.found_modules: Callable[[], None] | None = None
         self._writer: Writer | None = None
         self._pid = os.getpid()
@@ -246,7 +247,7 @@ class Recorder:
         self._watched.add(index)
 
         def arrived(gradient: torch.Tensor | None) -> None:
-            if gradient is not None and not self.stopped:
+            if gradient is not None and not self.stopped and not self.paused:
                 with self._quiet():
                     self.writer.event(k="grad", of=index, s=self.stat(gradient, fresh=True), step=self.step)
 

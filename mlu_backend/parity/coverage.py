@@ -7,7 +7,7 @@ spans lines counts when its own line is reported or, where that line has no code
 of. A short-circuit that is never reached on a line that is reached cannot be told apart.
 
 Tracing starts at the end of ``import torch``. What the main program did before that is taken from the frames on the
-stack: statements at the top level of a module that come before the one that is running have run.
+stack: statements at the top level of a module up to the one that is running have run.
 """
 
 from __future__ import annotations
@@ -179,9 +179,7 @@ class Tracer:
         if source is None:
             return
         for node in ast.parse(source).body:
-            if (node.end_lineno or node.lineno) < before and not isinstance(
-                node, (ast.If, ast.Try, ast.For, ast.While, ast.With)
-            ):
+            if node.lineno <= before and not isinstance(node, (ast.If, ast.Try, ast.For, ast.While, ast.With)):
                 last = node.lineno if hasattr(node, "body") else (node.end_lineno or node.lineno)
                 for line in range(node.lineno, last + 1):
                     self.line(file, line)

@@ -39,6 +39,12 @@ _COLLECTIVES = (
 )
 
 
+_GRAPHS = ("torch.cuda.graphs", "torch.mlu.", "torch_mlu.mlu.", "mlu_backend.mlu.")
+"""Code that warms callables up with gradients of uninitialised memory before it captures them: nothing to compare."""
+
+inside = threading.local()
+
+
 def install(recorder: Recorder) -> None:
     """Patch torch in this process. Call once."""
     _modules(recorder)
@@ -103,8 +109,16 @@ def _backward(recorder: Recorder) -> None:
 
     @functools.wraps(original_grad)
     def grad(*args: Any, **kwargs: Any) -> Any:
-        result = original_grad(*args, **kwargs)
-        if recorder.ready() and torch._C._current_graph_task_id() == -1:
+        if getattr(inside, "grad", False):
+            return original_grad(*args, **kwargs)
+        warming_up = sys._getframe(1).f_globals.get("__name__", "").startswith(_GRAPHS)
+        inside.grad = True  # function modes come back to us by the public name
+        recorder.paused = warming_up
+        try:
+            result = original_grad(*args, **kwargs)
+        finally:
+            inside.grad = recorder.paused = False
+        if not warming_up and recorder.ready() and torch._C._current_graph_task_id() == -1:
             recorder.gradients(result)
         return result
 
@@ -266,9 +280,6 @@ def _replace(package: Any, core: Any, name: str, function: Callable[..., Any]) -
     setattr(core, name, function)
     if hasattr(package, name):
         setattr(package, name, function)
-
-
-inside = threading.local()
 
 
 def _recorded_collective(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:

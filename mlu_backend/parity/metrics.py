@@ -88,22 +88,23 @@ def cosine(reference: torch.Tensor, candidate: torch.Tensor) -> float:
     return float(torch.dot(a, b)) / lengths
 
 
-def of_stats(reference: Stats, candidate: Stats, count: int) -> Error:
-    """The error as far as records show it; ``count`` is the number of elements."""
+def of_stats(reference: Stats, candidate: Stats, count: int, floor: float = 0.0) -> Error:
+    """
+    The error as far as records show it; ``count`` is the number of elements. ``floor`` is the smallest scale errors are
+    put in relation to: a tensor that is nothing but rounding has no relative error worth the name.
+    """
     if reference.checksum == candidate.checksum and reference.nonfinite == candidate.nonfinite:
         return NONE
-    largest = max(abs(reference.min), abs(reference.max))
-    rms = reference.norm / math.sqrt(count) if count else 0.0
+    largest = max(abs(reference.min), abs(reference.max), floor)
+    rms = max(reference.norm / math.sqrt(count) if count else 0.0, floor)
     pairs = [
         (a, b)
         for a, b in zip(reference.sample, candidate.sample, strict=False)
         if math.isfinite(a) and math.isfinite(b)
     ]
     squares = math.fsum((a - b) ** 2 for a, b in pairs)
-    means = [
-        _ratio(abs(reference.norm - candidate.norm), reference.norm),
-        _ratio(abs(reference.mean - candidate.mean), rms),
-    ]
+    norms = _ratio(abs(reference.norm - candidate.norm), rms * math.sqrt(count) if count else 0.0)
+    means = [norms, _ratio(abs(reference.mean - candidate.mean), rms)]
     if pairs:
         means.append(_ratio(math.sqrt(squares / len(pairs)), rms))
     singles = [_ratio(abs(a - b), largest) for a, b in pairs]

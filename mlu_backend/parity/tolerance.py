@@ -38,6 +38,10 @@ AMPLIFICATION = 10.0
 """An output may carry this many times the error its inputs came with, on top of its limit. Ours, a judgement:
 normalisation of nearly constant rows and softmax of large numbers amplify, and a call must not be blamed for that."""
 
+SMALL_GRADIENT = 1e-3
+"""Gradients are put in relation to at least this share of the step's largest. Ours: with TF32 a gradient that is zero
+in theory (a bias before batch normalisation) came out at 1e-6 of the largest."""
+
 
 class ToleranceError(Exception):
     """A tolerance file that cannot be used; the text names file and row."""
@@ -89,7 +93,7 @@ TABLE: tuple[Limit, ...] = (
         "MLU-OPS asks for 0; here the emulator's measured noise is admitted",
     ),
     Limit("hardware", "convolution", "float32", 1e-3, 1e-2, _TF32),
-    Limit("hardware", "parameters", ANY, 1e-2, 2e-1, _SIGN),
+    Limit("hardware", "parameters", ANY, 5e-2, 2e-1, _SIGN),
     Limit("hardware", "loss", ANY, 3e-3, 1e-2, _CURVE),
     Limit(
         "hardware",

@@ -8,6 +8,7 @@ given.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -217,7 +218,7 @@ class _Judge:
                 )
             )
             return
-        error = _error(x, y)
+        error = _error(x, y, _floor(a))
         if a.kind == "call":
             steps = self.v.layers.setdefault(a.path, {})
             steps[a.step] = max(steps.get(a.step, 0.0), error.mean)
@@ -394,13 +395,28 @@ def _owner(point: Point, name: str) -> str:
     return point.path
 
 
-def _error(x: Row, y: Row) -> Error:
+def _error(x: Row, y: Row, floor: float = 0.0) -> Error:
     if x.stats is None or y.stats is None:
         return metrics.NONE
+    return metrics.of_stats(x.stats, y.stats, _count(x), floor)
+
+
+def _count(row: Row) -> int:
     count = 1
-    for size in x.kind.shape:
+    for size in row.kind.shape:
         count *= size
-    return metrics.of_stats(x.stats, y.stats, count)
+    return count
+
+
+def _floor(point: Point) -> float:
+    """
+    For the gradients of a step: a share of the largest of them. A bias in front of a normalisation has the gradient
+    zero, and what is computed for it is rounding on both sides.
+    """
+    if point.kind != "grads":
+        return 0.0
+    sizes = [row.stats.norm / math.sqrt(_count(row)) for row in point.outputs.values() if row.stats and _count(row)]
+    return tolerance.SMALL_GRADIENT * max(sizes, default=0.0)
 
 
 def _brief(row: Row) -> str:

@@ -52,6 +52,12 @@ def test_an_inserted_line_is_found_where_it_was_put(tmp_path: Path) -> None:
     assert lines_of(tmp_path, before, after, finding(1, "", "import torch_mlu")) == [[2, 2]]
 
 
+def test_an_insertion_whose_snippet_is_its_neighbour_is_found_by_what_it_inserts(tmp_path: Path) -> None:
+    before, after = "import torch\nx = 1\n", "import torch\nimport torch_mlu\nx = 1\n"
+    inserted = finding(1, "import torch", "import torch", edits=(Edit(12, 12, b"\nimport torch_mlu"),))
+    assert lines_of(tmp_path, before, after, inserted) == [[2, 2]]
+
+
 def test_neighbouring_edits_keep_their_own_lines(tmp_path: Path) -> None:
     before, after = "a.cuda()\nb.cuda()\nc\n", "a.mlu()\nb.mlu()\nc\n"
     found = (finding(1, "a.cuda()", "a.mlu()"), finding(2, "b.cuda()", "b.mlu()"))

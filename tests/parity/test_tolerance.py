@@ -20,7 +20,7 @@ PINNED = [
     ("hardware", "io", "*", 0.0, 0.0),
     ("hardware", "arithmetic", "float32", 2e-6, 2e-5),
     ("hardware", "convolution", "float32", 1e-3, 1e-2),
-    ("hardware", "parameters", "*", 1e-2, 2e-1),
+    ("hardware", "parameters", "*", 5e-2, 2e-1),
     ("hardware", "loss", "*", 3e-3, 1e-2),
     ("hardware", "*", "float64", 3e-3, 1e-2),
     ("hardware", "*", "bfloat16", 4e-3, 3.2e-2),

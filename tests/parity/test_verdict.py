@@ -281,6 +281,22 @@ def test_a_profile_that_rounds_admits_rounding_and_not_a_fault(tmp_path: Path) -
     assert verdict.judge(a, wrong.write(tmp_path / "c"), question).status is Status.MISMATCH
 
 
+def test_a_gradient_that_is_only_rounding_is_no_false_alarm_and_a_real_one_is_judged(tmp_path: Path) -> None:
+    a, b, c = (trace.Writer(tmp_path / n) for n in "abc")
+    for writer, small, large in ((a, 1e-9, 1.0), (b, 3e-8, 1.0), (c, 1e-9, 1.5)):
+        trace.write_meta(writer.folder.parent)
+        items = []
+        for name, size in (("Net.bias", small), ("Net.weight", large)):
+            tensor = torch.linspace(-1, 1, 40) * size
+            items.append([name, writer.stat(trace.Kind((40,), "float32", "mlu"), measure(tensor))])
+        writer.event(k="grads", step=0, opt=0, items=items, scale=None, type="SGD")
+        writer.close()
+    read = [trace.read(tmp_path / n) for n in "abc"]
+    question = Question(profile="mlu590")
+    assert verdict.judge(read[0], read[1], question).status is Status.MATCH
+    assert verdict.judge(read[0], read[2], question).first.path == "Net"  # type: ignore[union-attr]
+
+
 def test_nothing_recorded_is_not_judged(tmp_path: Path) -> None:
     trace.write_meta(tmp_path / "empty")
     found = verdict.judge(trace.read(tmp_path / "empty"), Made().write(tmp_path / "b"), Question())
