@@ -259,6 +259,8 @@ class Flow:
                 yield Use(Proof.SIBLING, "beside torch.device")
 
     def _foreign(self, call: ast.Call) -> str | None:
+        if _leaf(call.func) in ("HParams", "ConfigDict", "config_dict"):
+            return None  # a bag of settings: who reads them decides
         for name in self.unit.names.all_of(call.func):
             root = name.partition(".")[0]
             if root in sinks.FOREIGN and not name.startswith("cuda_"):
