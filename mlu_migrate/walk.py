@@ -11,13 +11,17 @@ from __future__ import annotations
 import glob
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from mlu_migrate.ignorefile import IgnoreFile
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
 
-_Spec = tuple[str, IgnoreFile]  # patterns and the folder they are relative to, from the root: "" or ending in a slash
+    _Spec = tuple[
+        str, GitIgnoreSpec
+    ]  # patterns and the folder they are relative to: from the project root, "" or ending in a slash
 
 PYTHON_SUFFIXES = (".py", ".pyi", ".pyw")
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "CVS"})
@@ -114,7 +118,7 @@ def single(
     excludes it.
     """
     globs = (*(rules.exclude or ()), *rules.extend_exclude)
-    if globs and any(IgnoreFile(globs).covers(name) for name in (rel, _relative(path, root))):
+    if globs and (_spec(globs).match_file(rel) or _spec(globs).match_file(_relative(path, root))):
         return None
     try:
         mode = path.stat().st_mode
@@ -163,7 +167,7 @@ class _Walker:
         self.found = Found()
         self.names = DEFAULT_EXCLUDES if rules.exclude is None else VERSION_CONTROL
         globs = (*(rules.exclude or ()), *rules.extend_exclude)
-        self.globs = IgnoreFile(globs) if globs else None
+        self.globs = _spec(globs) if globs else None
         relative = _relative(top, root)
         self.prefix = "" if relative == "." else f"{relative}/"
 
@@ -181,9 +185,9 @@ class _Walker:
                 lines += _ignore_lines(folder / ".gitignore")
             if not lines:
                 continue
-            spec = IgnoreFile(lines)
-            way = ["/".join(parts[depth:end]) for end in range(depth + 1, len(parts) + 1)]
-            if not any(spec.verdict(folder, True) for folder in way):
+            spec = _spec(lines)
+            way = ["".join(f"{part}/" for part in parts[depth:end]) for end in range(depth + 1, len(parts) + 1)]
+            if not any(spec.match_file(folder) for folder in way):
                 specs.append((base, spec))
         return specs
 
@@ -205,7 +209,7 @@ class _Walker:
             if self.rules.gitignore and any(entry.name == ".gitignore" for entry in entries):
                 lines = _ignore_lines(path / ".gitignore")
                 if lines:
-                    specs = [*specs, (f"{self.prefix}{rel}", IgnoreFile(lines))]
+                    specs = [*specs, (f"{self.prefix}{rel}", _spec(lines))]
             for entry in entries:
                 if self.wanted_folder(entry, rel, specs):
                     pending.append((Path(entry.path), f"{rel}{entry.name}/", specs))
@@ -215,7 +219,10 @@ class _Walker:
     def wanted_folder(self, entry: os.DirEntry[str], rel: str, specs: list[_Spec]) -> bool:
         if not entry.is_dir(follow_symlinks=False) or entry.name in self.names:
             return False
-        if self.left_out(f"{rel}{entry.name}", specs, folder=True):
+        name = f"{rel}{entry.name}/"
+        if self.globs is not None and self.matches_globs(name):
+            return False
+        if self.ignored(name, specs):
             return False
         path = Path(entry.path)
         return not is_environment(path) and not (path / OUTPUT_MARK).exists() and not _is_build_output(path)
@@ -235,16 +242,34 @@ class _Walker:
         if (python or self.handles(path)) and not self.left_out(name, specs):
             self.found.files.append(Candidate(path, name, python))
 
-    def left_out(self, name: str, specs: Sequence[_Spec], *, folder: bool = False) -> bool:
-        """Whether a glob or an ignore file names the path; of these the deepest one with an opinion decides."""
+    def left_out(self, name: str, specs: list[_Spec]) -> bool:
+        return (self.globs is not None and self.matches_globs(name)) or self.ignored(name, specs)
+
+    def matches_globs(self, name: str) -> bool:
+        assert self.globs is not None
+        return self.globs.match_file(name) or self.globs.match_file(self.prefix + name)
+
+    def ignored(self, name: str, specs: Sequence[_Spec]) -> bool:
+        """What the deepest ignore file with an opinion says."""
         full = self.prefix + name
-        if self.globs is not None and (self.globs.verdict(name, folder) or self.globs.verdict(full, folder)):
-            return True
         for base, spec in reversed(specs):
-            verdict = spec.verdict(full[len(base) :], folder)
-            if verdict is not None:
-                return verdict
+            include = spec.check_file(full[len(base) :]).include
+            if include is not None:
+                return include
         return False
+
+
+def _spec(lines: Iterable[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec
+
+    good = []
+    for line in lines:
+        try:
+            GitIgnoreSpec.from_lines([line])
+        except ValueError:  # git, too, goes on after a pattern it cannot read
+            continue
+        good.append(line)
+    return GitIgnoreSpec.from_lines(good)
 
 
 def _ignore_lines(path: Path) -> list[str]:

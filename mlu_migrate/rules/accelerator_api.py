@@ -25,20 +25,17 @@ class AcceleratorApi(Rule):
     Programs that find their device through torch.accelerator.
 
     ## What it changes
-    Nothing itself. The import of torch_mlu is added (MLU001), because without it torch.accelerator knows no MLU and
-    the program runs on the CPU without a word. The module came with torch 2.6, so it is reported as well: a torch_mlu
-    for an older torch cannot run the file.
+    Nothing: such code names no vendor. It needs a torch_mlu for torch 2.6 or newer, where the module came, and the
+    program has to import torch_mlu, because without it torch.accelerator knows no MLU and the CPU is used without a
+    word.
 
     ## Before
         import torch
 
         device = torch.accelerator.current_accelerator()
 
-    ## After
-        import torch
-        import torch_mlu  # noqa: F401
-
-        device = torch.accelerator.current_accelerator()
+    ## Finding
+    At the first use in the file: what it needs to run on an MLU.
 
     ## Left alone
     Objects of other libraries called accelerator.

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
-from mlu_migrate.rules import accelerator_api
 from mlu_migrate.unit import Unit
 
 _NEW = ("torch.cuda", "torch.mlu", "torch.backends.cuda", "torch.backends.mlu")  # exist once torch_mlu is imported
@@ -53,7 +52,7 @@ class BackendImport(Rule):
 
     def finish(self, unit: Unit, accepted: Sequence[Finding]) -> Iterable[Finding]:
         """Add the import if anything applied needs it at run time."""
-        if not any(f.code[:4] not in ("MLU0", "MLU6") for f in accepted) and not accelerator_api.uses(unit):
+        if not any(f.code[:4] not in ("MLU0", "MLU6") for f in accepted):
             return
         if _imported(unit) or any(b"torch_mlu." in e.text for f in accepted for e in f.edits):
             return
