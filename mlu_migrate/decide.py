@@ -43,9 +43,10 @@ class StringRule(Rule):
         elif use.why == "label":
             return
         elif use.proof is Proof.OTHER or use.shape is Shape.KEY:
-            yield self.found(
+            kept = self.found(
                 unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why
             )
+            yield _with_its_call(kept, node, unit)
         elif use.proof is Proof.NONE:
             yield from self._unknown(node, text, unit)
         else:
@@ -68,7 +69,7 @@ class StringRule(Rule):
     def _unknown(self, node: ast.expr, text: str, unit: Unit) -> Iterator[Finding]:
         edits = self.spelled(node, text, unit)
         if edits is not None:
-            yield self.found(
+            unknown = self.found(
                 unit,
                 node,
                 "unknown",
@@ -78,6 +79,7 @@ class StringRule(Rule):
                 confidence=Confidence.LOW,
                 text=text,
             )
+            yield _with_its_call(unknown, node, unit)
 
     def _new_literal(self, node: ast.expr, unit: Unit) -> bytes:
         return unit.data[unit.start(node) : unit.end(node)].replace(self.kind.old.encode(), self.kind.new.encode())
@@ -139,6 +141,16 @@ class StringRule(Rule):
                 unit, span, "entry", Edit(end, end, b"," + unit.source.newline + indent + entry), why=use.why
             )
         return self.found(unit, span, "entry", Edit(end, end, b", " + entry), why=use.why)
+
+
+def _with_its_call(finding: Finding, node: ast.expr, unit: Unit) -> Finding:
+    """An argument on a line of its own says little: the place begins where the call does that decides about it."""
+    parent = unit.parent(node)
+    call = unit.parent(parent) if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call) or call.lineno >= node.lineno:
+        return finding
+    line, column = unit.source.position(unit.start(call))
+    return finding.with_(line=line, column=column)
 
 
 def _shorter_slice(unit: Unit, node: ast.expr, size: int, change: int) -> tuple[Edit, ...]:
