@@ -58,6 +58,9 @@ class IsCuda(Rule):
             yield self.found(unit, span, "own", safety=Safety.MANUAL, owner=receiver.owner or "this project")
         elif receiver.kind == "foreign":
             yield self.found(unit, span, "foreign", safety=Safety.MANUAL, owner=receiver.owner)
+        elif receiver.kind in ("library", "function"):
+            severity = Severity.WARNING
+            yield self.found(unit, span, "library", safety=Safety.MANUAL, severity=severity, owner=receiver.owner)
         elif receiver.kind == "value":
             yield self.found(unit, span, "renamed", unit.rename_attr(node, "is_mlu"))
 
