@@ -205,6 +205,31 @@ def _escape(text: str) -> str:
     return text.replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
+def _units(target: Library, folder: Path) -> list[Path]:
+    """
+    Write a few files that include all sources, and answer them.
+
+    Reading torch's headers is most of the work of a source, and those that bind to Python read the most: these stay
+    together, the others are spread by size, over no more units than there are processors.
+    """
+    bound = [path for path in target.sources if b"pybind11" in path.read_bytes()]
+    items = [bound] if bound else []
+    items += [[path] for path in target.sources if path not in bound]
+    items.sort(key=lambda item: -sum(path.stat().st_size + 20_000 * (item is bound) for path in item))
+    heaps: list[list[Path]] = [[] for _ in range(min(len(items), max(2, min(_jobs(), 8))))]
+    weights = [0] * len(heaps)
+    for item in items:
+        lightest = weights.index(min(weights))
+        heaps[lightest] += item
+        weights[lightest] += sum(path.stat().st_size + 20_000 * (item is bound) for path in item)
+    units = []
+    for number, heap in enumerate(heaps):
+        unit = folder / f"unit{number}.cpp"
+        unit.write_text("".join(f'#include "{path}"\n' for path in sorted(heap)), encoding="utf-8")
+        units.append(unit)
+    return units
+
+
 def _ninja_file(target: Library, folder: Path) -> str:
     from torch.utils import cpp_extension
 
@@ -230,8 +255,7 @@ def _ninja_file(target: Library, folder: Path) -> str:
         "  command = $cxx -shared $in $links -o $out",
     ]
     objects = []
-    # The slowest first, so that the last minute does not wait for one of them.
-    for path in sorted(target.sources, key=lambda path: -path.stat().st_size):
+    for path in _units(target, folder):
         made = f"{path.stem}.o"
         objects.append(made)
         lines.append(f"build {made}: compile {_escape(str(path))}")

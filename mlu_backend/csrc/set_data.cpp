@@ -11,14 +11,14 @@
 namespace mlu {
 namespace {
 
-bool plain(const at::Tensor& tensor) {
+bool dense(const at::Tensor& tensor) {
   const auto type = tensor.device().type();
   return (type == kMlu || type == c10::DeviceType::CPU) && tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
       !tensor.is_nested();
 }
 
 bool compatible(const at::Tensor& self, const at::Tensor& from) {
-  return (plain(self) && plain(from)) ||
+  return (dense(self) && dense(from)) ||
       self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
