@@ -37,7 +37,7 @@ def build(name: str) -> tuple[object, dict[str, object]]:
         import timm
 
         sizes = {"swin_tiny_patch4_window7_224": 224, "vit_tiny_patch16_224": 224}
-        model = timm.create_model(name, pretrained=False, num_classes=10, drop_rate=0.0)
+        model = timm.create_model(name, pretrained=False, num_classes=10, drop_rate=0.0, drop_path_rate=0.0)
         return model, {"x": torch.randn(2, 3, sizes.get(name, 64), sizes.get(name, 64))}
     return _transformer(name)
 

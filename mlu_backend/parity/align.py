@@ -140,7 +140,7 @@ class _Builder:
         }
         if not module["parameters"]:
             point.facts["options"] = module["options"]
-        point.random = module["type"].rsplit(".", 1)[-1].endswith("Dropout") or "Dropout" in module["type"]
+        point.random = "Drop" in module["type"].rsplit(".", 1)[-1]  # Dropout, DropPath, StochasticDropout ...
         self._tensors(event["in"], point, "in")
         self._tensors(event["out"], point, "out")
         place = f"{path}#{event['n']}:{phase}"
