@@ -2,22 +2,27 @@
 Writing files so that a reader, a crash or a full disk never sees half a file.
 
 A file is written beside its place and renamed over it. Mode bits stay. A link is followed only to a file inside the
-given root.
+given root. Before many files are renamed a journal in the root says which: a run that is killed between two renames
+is brought to its end by the next one, see :func:`recover`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import signal
 import stat
+import sys
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_PREFIX = ".mlu-migrate-tmp-"
+PREFIX = ".mlu-migrate-tmp-"
+JOURNAL = ".mlu-migrate-pending.json"
 
 
 class WriteError(OSError):
@@ -61,14 +66,21 @@ def write_all(items: Iterable[tuple[Path, bytes]], *, root: Path | None = None) 
     """
     ready: list[_Ready] = []
     paths: list[Path] = []
+    swept: set[Path] = set()
+    journal: Path | None = None
     try:
         for path, data in items:
+            if path.parent not in swept:
+                _sweep(path.parent)
+                swept.add(path.parent)
             ready.append(_prepare(path, data, root, None, durable=False))
             paths.append(path)
+        if root is not None and len(ready) > 1:
+            journal = _write_journal(ready, root)
     except BaseException:
         _discard(ready)
         raise
-    with signals_held():
+    with signals_held(), _removed_after(journal):
         for index, item in enumerate(ready):
             try:
                 os.replace(item.temporary, item.target)
@@ -79,12 +91,52 @@ def write_all(items: Iterable[tuple[Path, bytes]], *, root: Path | None = None) 
     return paths
 
 
+def recover(root: Path) -> int:
+    """
+    Finish the renames of a run that was killed in the middle of them; returns how many were left.
+
+    A file that was changed since is left as it is. Whatever the journal says, only files of ours inside ``root`` are
+    moved, each to a place in its own folder. Raises WriteError.
+    """
+    path = root / JOURNAL
+    try:
+        if path.is_symlink():
+            return 0
+        data = json.loads(path.read_text("utf-8"))
+        if int(data["pid"]) != os.getpid() and _is_running(int(data["pid"])):
+            return 0
+        rows = [(str(row[0]), str(row[1]), row[2]) for row in data["files"]]
+    except FileNotFoundError:
+        return 0
+    except (OSError, ValueError, TypeError, LookupError, OverflowError):
+        rows = []
+    count = 0
+    for name, new, digest in rows:
+        if not new.startswith(PREFIX) or os.path.basename(new) != new or "\0" in new:
+            continue
+        target = resolve_inside(root / name, root)
+        temporary = target.with_name(new)
+        if temporary.is_symlink() or not temporary.is_file():
+            continue
+        try:
+            if _digest(target) == digest:
+                os.replace(temporary, target)
+                count += 1
+            else:
+                temporary.unlink()
+        except OSError as error:
+            raise WriteError(target, error.strerror or str(error)) from None
+    with contextlib.suppress(OSError):
+        path.unlink()
+    return count
+
+
 def resolve_inside(path: Path, root: Path) -> Path:
     """The real place of ``path``. Raises WriteError if that is not inside ``root`` or cannot be found out."""
     try:
         target = path.resolve()
         inside = target.is_relative_to(root.resolve())
-    except (OSError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+    except (OSError, RuntimeError, ValueError) as error:  # links in a circle, before Python 3.13; a null byte
         raise WriteError(path, f"cannot be resolved: {error}") from None
     if not inside:
         raise WriteError(path, "leads out of the project, not written")
@@ -117,18 +169,20 @@ def _prepare(path: Path, data: bytes, root: Path | None, mode: int | None, *, du
             target = path.resolve()
         if mode is None:
             mode = _existing_mode(target)
-        handle, temporary = tempfile.mkstemp(prefix=_PREFIX, dir=target.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f"{PREFIX}{os.getpid()}-", dir=target.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             if durable:  # thousands of files would wait for the disk; a power cut is then the file system's matter
                 file.flush()
                 os.fsync(file.fileno())
         os.chmod(temporary, _default_mode() if mode is None else mode)
-    except OSError as error:
+    except BaseException as error:  # Ctrl-C among them
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        raise WriteError(path, error.strerror or str(error)) from None
+        if isinstance(error, OSError):
+            raise WriteError(path, error.strerror or str(error)) from None
+        raise
     return _Ready(Path(temporary), target)
 
 
@@ -143,6 +197,55 @@ def _default_mode() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
+
+
+def _write_journal(ready: Iterable[_Ready], root: Path) -> Path | None:
+    """Say which files are about to be renamed, and what is there now. None where a root cannot hold it."""
+    top = root.resolve()
+    rows = [(os.path.relpath(item.target.resolve(), top), item.temporary.name, _digest(item.target)) for item in ready]
+    path = root / JOURNAL
+    if path.is_symlink():
+        raise WriteError(path, "a link in the place of our journal, not written")
+    write(path, json.dumps({"pid": os.getpid(), "files": rows}).encode("ascii"))
+    return path
+
+
+@contextlib.contextmanager
+def _removed_after(journal: Path | None) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if journal is not None:
+            with contextlib.suppress(OSError):
+                journal.unlink()
+
+
+def _digest(path: Path) -> str | None:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed runs have left beside files."""
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            pid = entry.name.removeprefix(PREFIX).partition("-")[0]
+            if entry.name.startswith(PREFIX) and pid.isdigit() and not _is_running(int(pid)):
+                os.unlink(entry.path)
+
+
+def _is_running(pid: int) -> bool:
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _discard(items: Iterable[_Ready]) -> None:

@@ -24,7 +24,7 @@ REPORT = "mlu-migrate-report"
 REPORTS = (f"{REPORT}.md", f"{REPORT}.json")
 BASE = walk.OUTPUT_MARK
 JOURNAL = ".mlu-migrate-journal.json"
-OWN = frozenset({*REPORTS, BASE, JOURNAL})
+OWN = frozenset({*REPORTS, BASE, JOURNAL, atomic.JOURNAL})
 
 
 class Copyable(Protocol):

@@ -7,7 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlu_migrate import walk
+from mlu_migrate import atomic, walk
 from mlu_migrate.copystate import OWN
 
 _NEVER = walk.VERSION_CONTROL | walk.ENVIRONMENTS | walk.CACHES
@@ -37,7 +37,7 @@ def entries_of(top: Path, prefix: str = "") -> tuple[list[Entry], list[str]]:
             problems.append(f"{rel or '.'}: {error.strerror or error}")
             continue
         for item in items:
-            if item.name in _NEVER or (not rel and item.name in OWN):
+            if item.name in _NEVER or (not rel and item.name in OWN) or item.name.startswith(atomic.PREFIX):
                 continue
             try:
                 status = item.stat(follow_symlinks=False)

@@ -15,7 +15,7 @@ from mlu_migrate.commands import COMMANDS
 from mlu_migrate.model import RunResult
 from mlu_migrate.output import Output
 from mlu_migrate.report import terminal
-from mlu_migrate.settings import Options, Settings, SettingsError
+from mlu_migrate.settings import Options, Settings, SettingsError, project_root
 
 BASELINE = "mlu-migrate-baseline.json"
 
@@ -51,6 +51,14 @@ def prepare(arguments: Sequence[str], shared: Shared, out: Output) -> Setup:
     if missing:
         raise Refused(*missing)
     return Setup(tuple(paths), *_settings(paths[0], shared, out), shared, out)
+
+
+def finish_interrupted(setup: Setup) -> None:
+    """Bring to its end what a run that was killed has begun to write in place. Raises WriteError."""
+    for root in {project_root(Path(os.path.abspath(path))) for path in setup.paths}:
+        count = atomic.recover(root)
+        if count:
+            setup.out.talk(f"{root}: an earlier run was killed while it wrote; its last {count} files are now in place")
 
 
 def _or_command(path: Path) -> str:

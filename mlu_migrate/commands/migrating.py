@@ -117,6 +117,7 @@ def _dry(setup: common.Setup, how: How) -> int:
 
 def _in_place(setup: common.Setup, how: How) -> int:
     """-w: all files or none, and only where git can undo it."""
+    common.finish_interrupted(setup)
     if not how.allow_dirty:
         for path in setup.paths:
             _refuse_dirty(path)

@@ -18,6 +18,7 @@ def review(arguments: Sequence[str], shared: Shared, out: Output) -> int:
     """Ask about each change; what was accepted is written when the review ends, nothing before."""
     try:
         setup = common.prepare(arguments, shared, out)
+        common.finish_interrupted(setup)
         run = common.look(setup)
         saved = _place(setup.paths)
         outputs = review_terminal.session(

@@ -1,0 +1,518 @@
+"""
+What the rewriter does when the world fails: every fault is made to happen to a real process, and what it left on disk
+is compared with what was there before.
+
+    python benchmarks/faults.py [--out benchmarks/faults.md] [--only WORD]
+
+Each row runs ``mlu-migrate`` on a small project, either into a copy (``copy``) or in place (``-w``). The column "left
+on disk" is worked out from the files: as before, all migrated, or some of each; then whatever else lies there. "Run
+again" is the same command once more without the fault. Exit status 1 if a row is half (only kill -9 between two renames
+may be, until the next run), shows a traceback, or cannot be repaired by running again. Faults that need root (a full
+disk, a read-only one) are left out, and named, without it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+CALL = b"import torch\nx = torch.ones(1).cuda()\n"
+DONE = b"import torch\nimport torch_mlu  # noqa: F401\nx = torch.ones(1).mlu()\n"
+ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+COPY = ["p"]
+WRITE = ["p", "-w", "--allow-dirty"]
+FILES = 12
+BETWEEN = "kill -9 between two renames"
+# Runs our command line with one thing changed: what a fault in the middle of a run looks like from inside.
+DRIVER = """
+import os, signal, sys, time
+from pathlib import Path
+from mlu_migrate import atomic, cli, copying, engine, pipeline, pool
+parent = os.getpid()
+{change}
+if __name__ == "__main__":
+    sys.exit(cli.main(sys.argv[1:]))
+"""
+AT_RENAME = """
+real, count = os.{function}, [0]
+def counted(*arguments, **keywords):
+    if os.getpid() == parent and {wanted}:
+        count[0] += 1
+        if count[0] == {number}:
+            os.kill(parent, signal.{signal})
+    return real(*arguments, **keywords)
+os.{function} = counted
+"""
+
+
+@dataclass
+class Place:
+    """The folder a fault happens in. ``p`` is the project, ``p_mlu`` its copy."""
+
+    folder: Path
+    extra: dict[str, bytes] = field(default_factory=dict)  # hostile files, by path in the project
+
+    @property
+    def top(self) -> Path:
+        return self.folder / "p"
+
+    @property
+    def copy(self) -> Path:
+        return self.folder / "p_mlu"
+
+    def names(self) -> list[str]:
+        return [f"m{number}.py" for number in range(FILES)]
+
+    def fill(self) -> None:
+        self.top.mkdir(exist_ok=True)
+        for name in self.names():
+            (self.top / name).write_bytes(CALL)
+        for name, data in self.extra.items():
+            (self.top / name).write_bytes(data)
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    err: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    fault: str
+    how: str
+    happened: str
+    left: str
+    afterwards: str
+    good: bool
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``happen`` makes the run fail and returns how it ended; ``needs_root`` for mounts and devices."""
+
+    name: str
+    how: str
+    happen: Callable[[Place], Ran]
+    arguments: list[str]
+    needs_root: bool = False
+    mount: str = ""  # options of a tmpfs that holds everything
+    spared: str = ""  # the one file that may stay as it was while the others are migrated
+
+
+def start(place: Path, arguments: list[str], change: str = "", **options: object) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "MLU_MIGRATE_CACHE_DIR": str(place / "cache"), "COLUMNS": "200", "LC_ALL": "C.UTF-8"}
+    command = [sys.executable, "-m", "mlu_migrate", *arguments]
+    if change:
+        driver = Path(tempfile.mkdtemp(prefix="mlu-faults-")) / "drive.py"
+        driver.write_text(DRIVER.format(change=change))
+        command = [sys.executable, str(driver), *arguments]
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+        [*command, "--no-cache", "--jobs", "2"],
+        cwd=place,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        **options,
+    )
+
+
+def ended(process: subprocess.Popen[bytes]) -> Ran:
+    _, err = process.communicate(timeout=300)
+    return Ran(process.returncode, err.decode("utf-8", "replace"))
+
+
+def changed(change: str) -> Callable[[Place], Ran]:
+    """A run of the fault's command line with something changed inside; see DRIVER."""
+    return lambda place: ended(start(place.folder, ARGUMENTS[id(place)], change))
+
+
+def limited(*limits: tuple[int, int]) -> Callable[[Place], Ran]:
+    def before() -> None:
+        for kind, value in limits:
+            resource.setrlimit(kind, (value, value))
+
+    return lambda place: ended(start(place.folder, ARGUMENTS[id(place)], preexec_fn=before))
+
+
+ARGUMENTS: dict[int, list[str]] = {}  # of the fault that is happening at a place
+
+
+def plain(prepare: Callable[[Place], None]) -> Callable[[Place], Ran]:
+    """A run after something was done to the project."""
+
+    def happen(place: Place) -> Ran:
+        prepare(place)
+        return ended(start(place.folder, ARGUMENTS[id(place)]))
+
+    return happen
+
+
+def _without_privilege() -> None:
+    """Let mode bits count for root as well: give up CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH."""
+    if ROOT:
+        library = ctypes.CDLL(None)
+        for capability in (1, 2):
+            library.prctl(24, capability, 0, 0, 0)
+
+
+def denied(name: str, bits: int) -> Callable[[Place], Ran]:
+    def happen(place: Place) -> Ran:
+        path = place.top / name
+        mode = path.stat().st_mode
+        path.chmod(bits)
+        try:
+            return ended(start(place.folder, ARGUMENTS[id(place)], preexec_fn=_without_privilege))
+        finally:
+            path.chmod(mode)
+
+    return happen
+
+
+def filled(place: Place) -> Ran:
+    """Leave a few pages of the small disk."""
+    with (place.folder / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(4096)):
+            pass
+    with (place.folder / "ballast").open("rb+") as file:
+        file.truncate(max(0, file.seek(0, 2) - 5 * 4096))
+    try:
+        return ended(start(place.folder, ARGUMENTS[id(place)]))
+    finally:
+        (place.folder / "ballast").unlink()
+
+
+def read_only(place: Place) -> Ran:
+    subprocess.run(["mount", "-o", "remount,ro", str(place.folder)], check=True)
+    try:
+        return ended(start(place.folder, ARGUMENTS[id(place)]))
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", str(place.folder)], check=True)
+
+
+def long_path(place: Place) -> None:
+    """Deep enough that the name of the copy, three letters longer, passes what a path may have."""
+    here = os.getcwd()
+    try:
+        os.chdir(place.top)
+        length = len("p")
+        while length + 201 < 3900:
+            os.mkdir("d" * 200)
+            os.chdir("d" * 200)
+            length += 201
+        name = "x" * min(4095 - length - 1 - len(".py"), 240) + ".py"
+        Path(name).write_bytes(CALL)
+    finally:
+        os.chdir(here)
+
+
+def changing(place: Place) -> Ran:
+    """A file that somebody appends to all the time."""
+    stop = threading.Event()
+
+    def append() -> None:
+        with (place.top / "m0.py").open("ab", buffering=0) as file:
+            while not stop.wait(0.0005):
+                file.write(b"# more\n")
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    try:
+        return ended(start(place.folder, ARGUMENTS[id(place)]))
+    finally:
+        stop.set()
+        thread.join()
+
+
+def two_runs(place: Place) -> Ran:
+    running = [start(place.folder, ARGUMENTS[id(place)]) for _ in range(2)]
+    one, other = (ended(process) for process in running)
+    return Ran(max(one.status, other.status), f"statuses {one.status} and {other.status}. {one.err}{other.err}")
+
+
+def links(place: Place) -> None:
+    (place.top / "loop.py").symlink_to("loop.py")
+    (place.top / "folder").symlink_to(".")
+    (place.top / "one").symlink_to("two")
+    (place.top / "two").symlink_to("one")
+
+
+def special(place: Place) -> None:
+    os.mkfifo(place.top / "pipe.py")
+    if ROOT:
+        os.mknod(place.top / "zero.py", 0o20666, os.makedev(1, 5))
+
+
+def settings(place: Place, text: str) -> None:
+    (place.top / "pyproject.toml").write_text(f"[tool.mlu-migrate]\n{text}\n")
+
+
+def extra(name: str, data: bytes, more: str = "") -> Callable[[Place], None]:
+    def prepare(place: Place) -> None:
+        place.extra[name] = data
+        (place.top / name).write_bytes(data)
+        if more:
+            settings(place, more)
+
+    return prepare
+
+
+def _at(function: str, number: int, name: str, wanted: str = "True") -> Callable[[Place], Ran]:
+    return changed(AT_RENAME.format(function=function, number=number, signal=name, wanted=wanted))
+
+
+_MODULE = "str(arguments[-1]).endswith('.py')"  # the rename of a source file, not of the journal
+_CRASH = """
+before = engine.migrate
+def crash(source, *arguments, **keywords):
+    if b"poison" in source:
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return before(source, *arguments, **keywords)
+engine.migrate = crash
+"""
+_EAT = """
+pool.MEMORY_BYTES = 300 * 1024**2
+before = engine.migrate
+def eat(source, *arguments, **keywords):
+    if b"poison" in source:
+        bytearray(1024**3)
+    return before(source, *arguments, **keywords)
+engine.migrate = eat
+"""
+_HANG = """
+before = engine.migrate
+def hang(source, *arguments, **keywords):
+    while b"poison" in source:
+        time.sleep(1)
+    return before(source, *arguments, **keywords)
+engine.migrate = hang
+"""
+
+
+def poisoned(change: str, more: str = "") -> Callable[[Place], Ran]:
+    def happen(place: Place) -> Ran:
+        extra("bad.py", b"# poison\n" + CALL, more)(place)
+        return changed(change)(place)
+
+    return happen
+
+
+# Sources that bring libcst or a regular expression to its knees.
+SOURCES = {
+    "10,000 nested parentheses": b"y = " + b"(" * 10_000 + b"1" + b")" * 10_000,
+    "3,000 nested brackets": b"y = " + b"[" * 3_000 + b"]" * 3_000,
+    "20,000 chained calls": b"y = x" + b".cuda()" * 20_000,
+    "a sum of 20,000 terms": b"y = " + b" + ".join([b"torch.cuda.device_count()"] * 20_000),
+    "one line of 5 MB": b"y = '" + b"cuda " * 1_000_000 + b"'",
+    "100,000 lines": b"".join(b"def f%d(x):\n    return x\n" % n for n in range(50_000)),
+}
+
+
+def faults() -> list[Fault]:
+    """Every fault, in the order of the table."""
+    rows = [
+        Fault("kill -9 while the copy is built", "copy", _at("chmod", 6, "SIGKILL"), COPY),
+        Fault("kill -9 before the first rename", "-w", _at("replace", 1, "SIGKILL", _MODULE), WRITE),
+        Fault(BETWEEN, "-w", _at("replace", 7, "SIGKILL", _MODULE), WRITE),
+        Fault("kill -9 while files are prepared", "-w", _at("chmod", 6, "SIGKILL"), WRITE),
+        Fault("Ctrl-C while the copy is built", "copy", _at("chmod", 6, "SIGINT"), COPY),
+        Fault("TERM while the copy is built", "copy", _at("chmod", 6, "SIGTERM"), COPY),
+        Fault("Ctrl-C while files are prepared", "-w", _at("chmod", 6, "SIGINT"), WRITE),
+        Fault("TERM between two renames", "-w", _at("replace", 7, "SIGTERM", _MODULE), WRITE),
+        Fault("disk full", "copy", filled, COPY, True, "size=1m"),
+        Fault("disk full", "-w", filled, WRITE, True, "size=1m"),
+        Fault("file size limit (RLIMIT_FSIZE)", "copy", limited((resource.RLIMIT_FSIZE, 200)), COPY),
+        Fault("file size limit (RLIMIT_FSIZE)", "-w", limited((resource.RLIMIT_FSIZE, 60)), WRITE),
+        Fault("read-only disk", "copy", read_only, COPY, True, "size=4m"),
+        Fault("read-only disk", "-w", read_only, WRITE, True, "size=4m"),
+        Fault("a file that may not be read", "copy", denied("m3.py", 0), COPY, spared="m3.py"),
+        Fault("a file that may not be read", "-w", denied("m3.py", 0), WRITE, spared="m3.py"),
+        Fault("a folder that may not be written", "-w", denied(".", 0o555), WRITE),
+        Fault("path too long for the copy", "copy", plain(long_path), COPY),
+        Fault(
+            "names that differ in case only, on a file system that ignores case (simulated)",
+            "copy",
+            lambda place: (extra("M1.py", CALL)(place), changed("copying._ignores_case = lambda place: True")(place))[
+                1
+            ],
+            COPY,
+        ),
+        Fault(
+            "name with a newline and one that is no text",
+            "copy",
+            plain(
+                lambda place: (extra("two\nlines.py", CALL)(place), extra(os.fsdecode(b"\xff.py"), CALL)(place), None)[
+                    2
+                ]
+            ),
+            COPY,
+        ),
+        Fault("pipe and device with Python names", "copy", plain(special), COPY),
+        Fault("pipe and device with Python names", "-w", plain(special), WRITE),
+        Fault("links in a circle", "copy", plain(links), COPY),
+        Fault("links in a circle", "-w", plain(links), WRITE),
+        Fault("file that changes all the time", "copy", changing, COPY, spared="m0.py"),
+        Fault("file that changes all the time", "-w", changing, WRITE, spared="m0.py"),
+        Fault("two runs at once", "copy", two_runs, COPY),
+        Fault("two runs at once", "-w", two_runs, WRITE),
+        Fault("a worker runs out of memory", "copy", poisoned(_EAT), COPY),
+        Fault("a worker hangs", "copy", poisoned(_HANG, "file-timeout = 1.5"), COPY),
+        Fault("a worker crashes", "copy", poisoned(_CRASH), COPY),
+        Fault("a worker crashes", "-w", poisoned(_CRASH), WRITE),
+    ]
+    for name, source in SOURCES.items():
+        rows.append(Fault(name, "copy", plain(extra("hostile.py", CALL + source + b"\n")), COPY))
+    return rows
+
+
+def left_on_disk(place: Place, how: str, spared: str = "") -> tuple[str, bool]:
+    """What the run left, in words, and whether no file is half and none is missing."""
+    folder = place.top if how == "-w" else place.copy
+    words: list[str] = []
+    good = True
+    if how == "copy":
+        intact = all((place.top / name).read_bytes().startswith(CALL) for name in place.names())
+        words.append("original as before" if intact else "original CHANGED")
+        good = intact
+        if not folder.exists():
+            words.append("no copy")
+    if folder.exists():
+        texts = {name: (folder / name).read_bytes() if (folder / name).is_file() else b"" for name in place.names()}
+        held = texts.pop(spared, None)
+        new = [name for name, text in texts.items() if text.startswith(DONE)]
+        old = [name for name, text in texts.items() if text.startswith(CALL)]
+        broken = len(texts) - len(new) - len(old)
+        if broken:
+            good = False
+            words.append(f"{broken} files broken or missing")
+        if not old:
+            words.append("all files migrated")
+        elif not new:
+            words.append("all files as before")
+        else:
+            words.append(f"{len(new)} files migrated, {len(old)} as before")
+        if held is not None:
+            state = "migrated" if held.startswith(DONE) else "as before" if held.startswith(CALL) else "not there"
+            words.append(f"{spared} {state}")
+        for name, data in place.extra.items():
+            whole = (folder / name).read_bytes() if (folder / name).is_file() else b""
+            shown = ascii(name)[1:-1]
+            words.append(
+                f"{shown} {'as before' if whole == data else 'migrated' if b'torch_mlu' in whole[:200] else 'BROKEN'}"
+            )
+            good = good and (whole == data or b"torch_mlu" in whole[:200])
+    rests = [path for path in place.folder.iterdir() if path.name.startswith(".p_mlu")]
+    rests += [path for path in place.folder.glob("p*/.mlu-migrate-*") if "-tmp-" in path.name or "pending" in path.name]
+    if rests:
+        words.append(f"{len(rests)} temporary files")
+    return "; ".join(words), good
+
+
+def measure(fault: Fault, folder: Path) -> Row:
+    """Let a fault happen in an empty folder, look at what is left, and run once more."""
+    with _mounted(folder, fault.mount):
+        place = Place(folder)
+        place.fill()
+        ARGUMENTS[id(place)] = fault.arguments
+        ran = fault.happen(place)
+        left, good = left_on_disk(place, fault.how, fault.spared)
+        lines = [line for line in ran.err.splitlines() if "error" in line] or ran.err.splitlines()[:1]
+        said = lines[0].replace("mlu-migrate: error: ", "").replace(f"{folder}/", "") if lines else "nothing said"
+        if ran.status == 2 and not lines:
+            said = "the file is named in the report"
+        happened = (
+            f"status {ran.status}: {said[:150]}" if ran.status >= 0 else f"ended by {signal.Signals(-ran.status).name}"
+        )
+        again = ended(start(folder, [*fault.arguments, "--force"]))
+        after, whole = left_on_disk(place, fault.how, fault.spared)
+        good = good and whole and "Traceback" not in ran.err + again.err
+        if " files migrated, " in after or (" files migrated, " in left and fault.name != BETWEEN):
+            good = False
+        with contextlib.suppress(OSError):
+            shutil.rmtree(place.top)
+        return Row(fault.name, fault.how, happened, left, f"status {again.status}: {after}", good)
+
+
+@contextlib.contextmanager
+def _mounted(folder: Path, options: str) -> Iterator[None]:
+    if not options:
+        yield
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def can_mount() -> bool:
+    """Whether a disk of our own can be had here."""
+    if not ROOT or shutil.which("mount") is None:
+        return False
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(subprocess.CalledProcessError):
+        with _mounted(Path(folder), "size=1m"):
+            return True
+    return False
+
+
+def table(rows: list[Row], missing: list[str]) -> str:
+    """The table as Markdown."""
+    lines = [
+        "# Faults of the rewriter",
+        "",
+        "Measured by `python benchmarks/faults.py`, which makes each fault happen to a real process. A project of "
+        f"{FILES} files; `copy` is `mlu-migrate p`, `-w` is in place. Other cases of the same kind are tests: "
+        "`tests/test_faults_more.py`, `test_files.py`, `test_copying.py`, `test_pool.py`, `test_atomic.py`, "
+        "`test_cli.py`.",
+        "",
+        "| fault | run | what happened | left on disk | run again | as it should be |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = (row.fault, row.how, row.happened, row.left, row.afterwards, "yes" if row.good else "NO")
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    if missing:
+        lines += ["", f"Not measured here, for want of root: {', '.join(missing)}."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="write the table to this file as well")
+    parser.add_argument("--only", default="", help="only faults with this word in their name")
+    options = parser.parse_args()
+    rows: list[Row] = []
+    missing: list[str] = []
+    able = can_mount()
+    for fault in faults():
+        if options.only not in fault.name:
+            continue
+        if fault.needs_root and not able:
+            missing.append(f"{fault.name} ({fault.how})")
+            continue
+        with tempfile.TemporaryDirectory(prefix="mlu-faults-", ignore_cleanup_errors=True) as folder:
+            rows.append(measure(fault, Path(folder)))
+        print(f"{'ok ' if rows[-1].good else 'BAD'} {rows[-1]}", file=sys.stderr, flush=True)
+    text = table(rows, missing)
+    print(text)
+    if options.out:
+        options.out.write_text(text, encoding="utf-8")
+    return 0 if all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
