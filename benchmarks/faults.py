@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import shutil
@@ -87,6 +88,7 @@ class Place:
 class Ran:
     status: int
     err: str
+    out: str = ""
 
 
 @dataclass(frozen=True)
@@ -125,15 +127,15 @@ def start(place: Path, arguments: list[str], change: str = "", **options: object
         [*command, "--no-cache", "--jobs", "2"],
         cwd=place,
         env=environment,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         **options,
     )
 
 
 def ended(process: subprocess.Popen[bytes]) -> Ran:
-    _, err = process.communicate(timeout=300)
-    return Ran(process.returncode, err.decode("utf-8", "replace"))
+    out, err = process.communicate(timeout=300)
+    return Ran(process.returncode, err.decode("utf-8", "replace"), out.decode("utf-8", "replace"))
 
 
 def changed(change: str) -> Callable[[Place], Ran]:
@@ -422,6 +424,17 @@ def left_on_disk(place: Place, how: str, spared: str = "") -> tuple[str, bool]:
     return "; ".join(words), good
 
 
+def said(ran: Ran, place: Place, fault: Fault) -> str:
+    """The line that tells the user: the first error, else what the summary says of the file in question."""
+    lines = [line for line in ran.err.splitlines() if "error" in line]
+    if not lines and ran.status == 2:
+        names = [*place.extra, *([fault.spared] if fault.spared else [])]
+        lines = [line.strip() for line in ran.out.splitlines() if any(name in line for name in names)]
+    lines = lines or ran.err.splitlines()[:1] or ["nothing on stderr"]
+    text = lines[0].replace("mlu-migrate: error: ", "").replace(f"{place.folder}/", "")
+    return text.replace("d" * 200, "ddd...ddd")[:150]
+
+
 def measure(fault: Fault, folder: Path) -> Row:
     """Let a fault happen in an empty folder, look at what is left, and run once more."""
     with _mounted(folder, fault.mount):
@@ -430,13 +443,9 @@ def measure(fault: Fault, folder: Path) -> Row:
         ARGUMENTS[id(place)] = fault.arguments
         ran = fault.happen(place)
         left, good = left_on_disk(place, fault.how, fault.spared)
-        lines = [line for line in ran.err.splitlines() if "error" in line] or ran.err.splitlines()[:1]
-        said = lines[0].replace("mlu-migrate: error: ", "").replace(f"{folder}/", "") if lines else "nothing said"
-        if ran.status == 2 and not lines:
-            said = "the file is named in the report"
-        happened = (
-            f"status {ran.status}: {said[:150]}" if ran.status >= 0 else f"ended by {signal.Signals(-ran.status).name}"
-        )
+        happened = f"status {ran.status}: {said(ran, place, fault)}"
+        if ran.status < 0:
+            happened = f"ended by {signal.Signals(-ran.status).name}"
         again = ended(start(folder, [*fault.arguments, "--force"]))
         after, whole = left_on_disk(place, fault.how, fault.spared)
         good = good and whole and "Traceback" not in ran.err + again.err
@@ -459,6 +468,7 @@ def _mounted(folder: Path, options: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@functools.cache
 def can_mount() -> bool:
     """Whether a disk of our own can be had here."""
     if not ROOT or shutil.which("mount") is None:
