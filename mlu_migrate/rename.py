@@ -23,7 +23,6 @@ ELSEWHERE = (
     "torch.compiler",
     "torch.optim",
     "torch.overrides",
-    "torch.testing",
     "torch.utils",
     "torch.Tensor",
     "torch.TypedStorage",

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from mlu_migrate import apimap
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, is_text
+from mlu_migrate.vendors import is_kept
 
 
 class NoCounterpart(Rule):
@@ -56,6 +58,17 @@ class NoCounterpart(Rule):
         for alias in node.names:
             if alias.name != "*":
                 yield from self.tell(unit, alias, f"{node.module}.{alias.name}")
+
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """Dispatch keys given as text: `torch.library.impl("my::op", "CUDA")`, `library.impl("op", f, "CUDA")`."""
+        leaf = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if leaf != "impl" and unit.callee(node) not in ("torch.library.impl", "torch.library.Library"):
+            return
+        for given in (*node.args, *(k.value for k in node.keywords)):
+            if isinstance(given, ast.Constant) and isinstance(given.value, str):
+                row = apimap.patterns().get(f'torch.library dispatch key "{given.value}"')
+                if row is not None and not is_kept(unit, given):
+                    yield self.found(unit, given, "dispatch_key", cuda=given.value, mlu=row.mlu, source=row.source)
 
     def tell(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
         """One finding for a name that has to stay."""
