@@ -7,6 +7,7 @@ the edits.
 from __future__ import annotations
 
 import ast
+import difflib
 import importlib.metadata
 import os
 import sysconfig
@@ -54,8 +55,12 @@ def outside_of_edits(result: FileResult) -> str:
     for finding in result.findings:
         if finding.applied:
             covered |= {_line(result.source, edit) for edit in finding.edits}
-    for start, end, *_ in sidebyside.changes(old, new):
-        loose = set(range(start + 1, end + 1)) - covered
+    for start, end, new_start, new_end in sidebyside.changes(old, new):
+        kept = difflib.SequenceMatcher(
+            None, old[start:end], new[new_start:new_end], autojunk=False
+        ).get_matching_blocks()
+        same = {start + at + n + 1 for at, _, size in kept for n in range(size)}
+        loose = set(range(start + 1, end + 1)) - same - covered
         if loose:
             return f"line {min(loose)} changed and no finding that was applied is there"
     return ""
