@@ -2,9 +2,8 @@
 Coverage-guided fuzzing of decode, parse, edit and apply: `python tests/fuzz_engine.py [-max_total_time=3600]
 [CORPUS]`.
 
-Needs the package atheris. Each input is shown to the engine as a Python file; a traceback, a result that does not
-parse where
-the input did, an unstable second run or a byte changed outside the edits ends the run with the input saved.
+Needs the package atheris. Each input is shown to the engine as a Python file; a traceback, a result that does not parse
+where the input did, or a second run that changes the result ends the run with the input saved.
 """
 
 from __future__ import annotations
