@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
 
 from mlu_migrate.model import Edit, Finding
@@ -19,7 +20,7 @@ def select(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     for finding in ordered:
         if finding.group:
             groups.setdefault(finding.group, []).append(finding)
-    taken: list[Edit] = []
+    taken = _Taken()
     accepted: list[Finding] = []
     waiting: list[Finding] = []
     done: set[str] = set()
@@ -28,8 +29,8 @@ def select(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
             continue
         batch = groups[finding.group] if finding.group else [finding]
         edits = [e for f in batch for e in f.edits]
-        if all(not _clashes(e, taken) for e in edits):
-            taken.extend(edits)
+        if not any(taken.clashes(e) for e in edits):
+            taken.add(edits)
             accepted.extend(batch)
         else:
             waiting.extend(batch)
@@ -38,21 +39,47 @@ def select(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     return accepted, waiting
 
 
-def _clashes(edit: Edit, taken: list[Edit]) -> bool:
-    for other in taken:
-        if edit == other:
-            continue
-        if edit.start == edit.end and other.start == other.end:
-            continue
-        if edit.start == edit.end:
-            if other.start < edit.start < other.end:
+class _Taken:
+    """Edits accepted so far, in source order; they never overlap, so a new one is compared with its neighbours only."""
+
+    def __init__(self) -> None:
+        self._edits: list[Edit] = []
+        self._known: set[Edit] = set()
+
+    def add(self, edits: Iterable[Edit]) -> None:
+        for edit in edits:
+            if edit not in self._known:
+                self._known.add(edit)
+                bisect.insort(self._edits, edit)
+
+    def clashes(self, edit: Edit) -> bool:
+        """Whether the edit overlaps one that was taken. Equal edits, and insertions at a border, do not."""
+        if edit in self._known:
+            return False
+        at = bisect.bisect_left(self._edits, edit)
+        for number in range(at, len(self._edits)):
+            other = self._edits[number]
+            if other.start >= edit.end and other.start > edit.start:
+                break
+            if _overlap(edit, other):
                 return True
-        elif other.start == other.end:
-            if edit.start < other.start < edit.end:
+        for number in range(at - 1, -1, -1):
+            other = self._edits[number]
+            if _overlap(edit, other):
                 return True
-        elif edit.start < other.end and other.start < edit.end:
-            return True
-    return False
+            if other.start < other.end:  # a replacement; what lies before it ends before it
+                break
+        return False
+
+
+def _overlap(edit: Edit, other: Edit) -> bool:
+    if edit.start == edit.end and other.start == other.end:
+        return False
+    if edit.start == edit.end:
+        return other.start < edit.start < other.end
+    if other.start == other.end:
+        return edit.start < other.start < edit.end
+    return edit.start < other.end and other.start < edit.end
 
 
 def unique(findings: Iterable[Finding]) -> list[Edit]:

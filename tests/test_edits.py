@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mlu_migrate import edits
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
@@ -46,3 +48,15 @@ def test_an_offset_behind_edits_is_mapped_back() -> None:
     result = edits.apply(b"abcdefgh", changes)
     assert result == b"abxxxxef!gh"
     assert edits.shift(result.index(b"g"), changes) == b"abcdefgh".index(b"g")
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 4), st.sampled_from([b"x", b"y"])), max_size=25))
+def test_what_is_taken_never_overlaps_and_what_waits_does(rows: list[tuple[int, int, bytes]]) -> None:
+    found = [finding(Edit(start, start + size, text)) for start, size, text in rows]
+    taken, waiting = edits.select(found)
+    assert sorted(map(id, taken + waiting)) == sorted(map(id, found))
+    spans = [f.edits[0] for f in taken]
+    edits.apply(b"." * 40, edits.unique(taken))  # raises on an overlap
+    for late in waiting:
+        edit = late.edits[0]
+        assert any(edit.start < s.end and s.start < edit.end and edit != s for s in spans)
