@@ -236,6 +236,7 @@ def _serve(pipe: Connection, parent: int, work: Callable[[Any, P], R], context: 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     faulthandler.disable()  # the run says in one line what happened to the file
+    _die_with(parent)
     _limit_memory()
     while True:
         while not pipe.poll(_ORPHAN_CHECK):
@@ -262,6 +263,23 @@ def _serve(pipe: Connection, parent: int, work: Callable[[Any, P], R], context: 
                 pipe.send((index, outcome))
             except (BrokenPipeError, ConnectionResetError):
                 return
+
+
+def _die_with(parent: int) -> None:
+    """
+    Let the kernel end this worker with its parent.
+
+    A forked worker has copies of the parent's pipe ends, so a large answer to a parent that was killed would wait for a
+    reader for ever. A worker writes no files, so nothing is left half done.
+    """
+    if sys.platform != "linux":
+        return  # spawned workers hold no such copies: sending fails at once
+    import ctypes
+
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(0)
 
 
 def _limit_memory() -> None:
