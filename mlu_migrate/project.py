@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from mlu_migrate.collecting import held_back
+from mlu_migrate.names import dotted
 from mlu_migrate.source import Source, SourceError
 
 INTERESTING = (b"torch", b"cuda", b"nccl", b"device")
@@ -218,7 +219,7 @@ class Collector:
                     else:
                         bound[alias.asname or alias.name] = f"{base}.{alias.name}"
             elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                spelled = _dotted(node.value)
+                spelled = dotted(node.value)
                 if spelled:
                     head, _, rest = spelled.partition(".")
                     if head in bound:
@@ -259,7 +260,7 @@ class Collector:
         bound = self.bound[module]
         bases: list[str] = []
         for base in node.bases:
-            spelled = _dotted(base) or "?"
+            spelled = dotted(base) or "?"
             head, _, rest = spelled.partition(".")
             bases.append((bound[head] + (f".{rest}" if rest else "")) if head in bound else spelled)
         self.raw_classes.append((module, node.name, tuple(bases), frozenset(methods)))
@@ -392,13 +393,3 @@ def _absolute(module: str, target: str, level: int, package: bool) -> str:
     base = module.split(".") if module else []
     keep = len(base) - level + (1 if package else 0)
     return ".".join([*base[: max(keep, 0)], *([target] if target else [])])
-
-
-def _dotted(node: ast.AST) -> str | None:
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if isinstance(node, ast.Name):
-        return ".".join([node.id, *reversed(parts)])
-    return None
