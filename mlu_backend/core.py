@@ -5,7 +5,8 @@ Starts the emulated device: loads the C++ part, calls PrivateUse1 ``mlu``, gives
 and pools integers, bytes everywhere):
 
 cards       device_count(), set_device_count(n), current_device(), set_device(card), exchange_device(card) -> before,
-            touch() (first use; raises in a forked child of a process that used a card), touched(), in_bad_fork()
+            touch() (first use; raises in a forked child of a process that used a card), touched(), in_bad_fork(),
+            settle_autograd(card) (waits until its autograd thread holds nothing of Python's)
 streams     new_stream(card, priority) -> id, current_stream(card) -> id (0 is the default stream),
             exchange_stream(card, id) -> before, stream_priority(id), stream_handle(card, id), now_ns() for
             events. Everything is done when a call returns, so there is nothing to synchronise. torch.Stream and
@@ -30,10 +31,12 @@ The names above are a contract with ``mlu_backend.mlu``; the C++ side is ``csrc/
 
 from __future__ import annotations
 
+import atexit
 import importlib.machinery
 import importlib.util
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 DEVICE = "mlu"
@@ -83,8 +86,18 @@ def load() -> Any:
     refused.apply(module)
     profiles.apply(module, cards.profile(), refused.families_casting_int64())
     _choose_lazy_init(module)
+    atexit.register(_settle_autograd, module)
     _extension = module
     return module
+
+
+def _settle_autograd(module: Any) -> None:
+    # csrc/autograd_exit.cpp has the reason. A forked child has none of these threads and skips atexit anyway.
+    names = (task.read_text().strip() for task in Path("/proc/self/task").glob("*/comm"))
+    threads = {name for name in names if name.startswith("pt_autograd_")}
+    for card in range(module.device_count()):
+        if f"pt_autograd_{card}" in threads:
+            module.settle_autograd(card)
 
 
 def _choose_lazy_init(module: Any) -> None:

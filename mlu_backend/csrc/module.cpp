@@ -6,6 +6,7 @@
 #include <torch/csrc/utils/device_lazy_init.h>
 
 #include "allocator.h"
+#include "autograd_exit.h"
 #include "device.h"
 #include "fallback.h"
 #include "generator.h"
@@ -151,6 +152,8 @@ PYBIND11_MODULE(_mlu_core, m) {
   m.def("touch", &touch_runtime);
   m.def("touched", &runtime_touched);
   m.def("in_bad_fork", &in_bad_fork);
+  m.def("settle_autograd", [](int card) { settle_autograd(static_cast<c10::DeviceIndex>(card)); },
+        py::call_guard<py::gil_scoped_release>());
 
   m.def("new_stream", [](int card, int priority) { return new_stream(static_cast<c10::DeviceIndex>(card), priority); });
   m.def("current_stream", [](int card) { return current_stream(checked_card(static_cast<c10::DeviceIndex>(card))); });

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +55,42 @@ def test_a_process_whose_private_device_is_taken_is_told_by_whom(run_python: Cal
 def test_a_wrong_setting_is_named(run_python: Callable[..., Any], name: str, value: str) -> None:
     done = run_python("import mlu_backend.core as core\ncore.load()", **{name: value})
     assert done.returncode and name in done.stderr and value in done.stderr
+
+
+def test_settling_waits_for_the_backward_pass_a_card_is_busy_with(extension: Any) -> None:
+    begun, ended = threading.Event(), threading.Event()
+
+    def slow(gradient: torch.Tensor) -> torch.Tensor:
+        begun.set()
+        time.sleep(0.3)
+        ended.set()
+        return gradient
+
+    leaf = torch.ones(2, device="mlu", requires_grad=True)
+    leaf.register_hook(slow)
+    other = threading.Thread(target=(leaf * 2).sum().backward)
+    other.start()
+    assert begun.wait(30) and not ended.is_set()
+    extension.settle_autograd(0)
+    assert ended.is_set()
+    other.join()
+
+
+@pytest.mark.parametrize("run", range(4))
+def test_a_program_whose_last_line_is_a_backward_pass_ends_well(run_python: Callable[..., Any], run: int) -> None:
+    # What the pass holds may be let go of by the card's thread, here slowly, while the interpreter is ending.
+    done = run_python(
+        "import contextvars, time, torch\n"
+        "from mlu_backend import core\n"
+        "core.load()\n"
+        "class Slow:\n"
+        "    def __del__(self): time.sleep(0.2)\n"
+        "def last():\n"
+        "    contextvars.ContextVar('held').set(Slow())\n"
+        "    torch.ones(2, device='mlu', requires_grad=True).sum().backward()\n"
+        "contextvars.copy_context().run(last)\n"
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_importing_the_glue_does_not_import_torch(run_python: Callable[..., Any]) -> None:
