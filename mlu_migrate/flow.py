@@ -216,7 +216,7 @@ class Flow:
             if name is not None:
                 yield self._slot(("v", unit.index.scopes[parent], name), kind, depth)
             elif isinstance(parent, ast.Lambda) and child is parent.body:
-                yield _NOTHING
+                yield from self._from_lambda(parent, kind, depth)
         elif isinstance(parent, ast.MatchValue):
             yield self._case(parent, kind, depth)
         elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
@@ -227,6 +227,23 @@ class Flow:
             yield Use(Proof.OTHER, "message", Shape.KEEP)
 
     # --- contexts ---------------------------------------------------------------------------------------------
+    def _from_lambda(self, node: ast.Lambda, kind: Kind, depth: int) -> Iterator[Use]:
+        """What a lambda gives back: the field it makes a default for, or where calls of its name go."""
+        parent = self.unit.parent(node)
+        if isinstance(parent, ast.keyword) and parent.arg in ("default_factory", "default"):
+            outer = self.unit.parent(parent)
+            if isinstance(outer, ast.Call):
+                yield self._keyword(outer, "default", node, kind, depth + 1)
+        elif isinstance(parent, ast.Assign):
+            for load in [one for target in parent.targets for one in self._loads(target)]:
+                call = self.unit.parent(load)
+                if isinstance(call, ast.Call) and call.func is load:
+                    yield from self._uses(call, kind, depth + 1)
+            for target in parent.targets:
+                leaf = _leaf(target)
+                if leaf and sinks.says(kind, leaf):
+                    yield Use(Proof.NAMED, f"given by {leaf}")
+
     def _behind_option(self, row: ast.Tuple | ast.List | ast.Set, child: ast.AST, kind: Kind) -> Iterator[Use]:
         """`["train.py", "--device", "cuda"]`: the option before it says what a word of a command line is."""
         at = next((i for i, e in enumerate(row.elts) if e is child), 0)
@@ -257,6 +274,8 @@ class Flow:
                 yield from self._siblings([other.body, other.orelse], kind)
             elif isinstance(other, ast.Call) and self.unit.callee(other) == "torch.device" and kind.name == "device":
                 yield Use(Proof.SIBLING, "beside torch.device")
+            elif isinstance(other, ast.Attribute) and kind.name == "device" and _is_device_read(other):
+                yield Use(Proof.SIBLING, f"beside .{other.attr}")
 
     def _foreign(self, call: ast.Call) -> str | None:
         if _leaf(call.func) in ("HParams", "ConfigDict", "config_dict"):
@@ -319,7 +338,7 @@ class Flow:
             yield from self._uses(call, kind, depth + 1)
             return
         if (
-            leaf in ("startswith", "removeprefix", "split", "partition", "replace", "count", "find", "index")
+            leaf in _QUESTIONS
             and position == 0
         ):
             if isinstance(call.func, ast.Attribute):
@@ -589,8 +608,21 @@ class Flow:
         for key, value in zip(node.keys, node.values):
             if value is child and key is not None:
                 known = self._key(key.value, kind, depth) if is_text(key) else _NOTHING  # type: ignore[attr-defined]
-                return known if known.proof else self._map(node, kind)
+                if known.proof:
+                    return known
+                mapped = self._map(node, kind)
+                return mapped if mapped.proof else self._looked_up(node, child, kind, depth)
         return self.table(node, kind, depth)
+
+    def _looked_up(self, node: ast.Dict, child: ast.AST, kind: Kind, depth: int) -> Use:
+        """`{True: "nccl", False: "gloo"}[flag]`: a choice written as a table goes where the look-up goes."""
+        parent = self.unit.parent(node)
+        call = self.unit.parent(parent) if isinstance(parent, ast.Attribute) and parent.attr == "get" else None
+        read = parent if isinstance(parent, ast.Subscript) and parent.value is node else call
+        if not isinstance(read, (ast.Subscript, ast.Call)):
+            return _NOTHING
+        uses = list(self._siblings([v for v in node.values if v is not child], kind))
+        return self._best([*uses, *self._uses(read, kind, depth + 1)])
 
     def _map(self, node: ast.Dict | ast.DictComp, kind: Kind) -> Use:
         """`device_map={"": "cuda:0"}`: the values of a mapping whose own name says device."""
@@ -825,6 +857,8 @@ class Flow:
             )
         if isinstance(node, ast.Call):
             return self._call_holds(node, kind, depth)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and is_text(node.left, "%s", "%r"):
+            return self._holds(node.right, kind, depth + 1)  # "%s" % x.device
         return _NOTHING
 
     def _call_holds(self, node: ast.Call, kind: Kind, depth: int) -> Use:
@@ -849,7 +883,15 @@ class Flow:
             "getattr",
             "get",
             "pop",
+            "__str__",
+            "__repr__",
+            "casefold",
+            "rpartition",
+            "format",
         ):
+            if leaf == "format" and isinstance(node.func, ast.Attribute):
+                only = is_text(node.func.value, "{}", "{0}") and len(node.args) == 1
+                return self._holds(node.args[0], kind, depth + 1) if only else _NOTHING
             if leaf in ("getattr",) and len(node.args) >= 2 and is_text(node.args[1]):
                 return self._key(node.args[1].value, kind, depth)  # type: ignore[attr-defined]
             if leaf in ("get", "pop"):
@@ -882,6 +924,19 @@ def _is_enum(node: ast.AST) -> bool:
 
 
 _COLLECTIONS = frozenset(("frozenset", "set", "tuple", "list"))
+# Methods of text whose first argument is looked for in it.
+_QUESTIONS = frozenset(
+    "startswith endswith removeprefix split rsplit partition rpartition replace count find rfind index rindex strip "
+    "lstrip __eq__ __ne__ __contains__".split()
+)
+
+
+def _is_device_read(node: ast.Attribute) -> bool:
+    """`x.device`, `x.device.type`: what a device says of itself."""
+    if node.attr == "type":
+        leaf = _leaf(node.value)
+        return leaf is not None and (leaf in sinks._TOO_SHORT or sinks.says(sinks.DEVICE, leaf))
+    return node.attr == "device"
 
 
 def _leaf(node: ast.AST) -> str | None:
