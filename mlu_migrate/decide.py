@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mlu_migrate import loading, sinks
+from mlu_migrate import loading, methodtexts, sinks
 from mlu_migrate.flow import Proof, Shape, Use
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.names import under
@@ -186,11 +186,12 @@ def _closes(unit: Unit, key: ast.expr, end: int) -> bool:
 
 def _owned_elsewhere(unit: Unit, node: ast.expr) -> bool:
     """
-    Tags in a map_location (MLU205), and names of attributes of torch given as text (MLU105, MLU106).
+    Tags in a map_location (MLU205), names of attributes of torch given as text (MLU105, MLU106), and of the method
+    `cuda` (MLU201).
 
     Their rules decide about the whole construct.
     """
-    if loading.in_table(unit, node):
+    if loading.in_table(unit, node) or node in methodtexts.texts(unit):
         return True
     parent = unit.parent(node)
     if isinstance(parent, ast.Call) and len(parent.args) > 1 and parent.args[1] is node:

@@ -166,6 +166,7 @@ class Flow:
                     return
                 yield from self._siblings([e for e in parent.elts if e is not child], kind)
                 yield from self._behind_option(parent, child, kind)
+                yield from self._started(parent, child, kind, depth)
                 compared = unit.parent(parent)
                 if isinstance(compared, ast.BinOp) and texts.inside_a_word(compared, parent, child):
                     yield Use(Proof.OTHER, "part of a name", Shape.KEEP)
@@ -251,6 +252,23 @@ class Flow:
         if isinstance(before, ast.Constant) and isinstance(before.value, str) and before.value.startswith("-"):
             if sinks.says(kind, before.value) and before.value.lstrip("-") not in sinks._TOO_SHORT:
                 yield Use(Proof.NAMED, f"option {before.value}")
+
+    def _started(self, row: ast.Tuple | ast.List | ast.Set, child: ast.AST, kind: Kind, depth: int) -> Iterator[Use]:
+        """`mp.spawn(worker, args=(world, "nccl"))`, `Process(target=worker, args=(...))`: arguments of a function."""
+        word = self.unit.parent(row)
+        if not isinstance(word, ast.keyword) or word.arg != "args":
+            return
+        call = self.unit.parent(word)
+        if not isinstance(call, ast.Call):
+            return
+        leaf = _leaf(call.func)
+        function = argument(call, "fn", 0) if leaf in ("spawn", "start_processes") else argument(call, "target")
+        if isinstance(function, (ast.Name, ast.Attribute)):
+            at = next(i for i, e in enumerate(row.elts) if e is child)
+            at += leaf in ("spawn", "start_processes")  # the number of the process comes first
+            made = ast.Call(func=function, args=[], keywords=[])
+            name = self.unit.name(function)
+            yield from self._project_call(made, name, at, None, kind, depth)
 
     def _ternary(self, node: ast.IfExp, child: ast.AST, kind: Kind) -> Iterator[Use]:
         if self.asks_availability(node.test):
@@ -476,6 +494,8 @@ class Flow:
                     if sinks.says(kind, chosen):
                         yield Use(Proof.NAMED, f"{function_name}({chosen})")
                         return
+        if call not in self.unit.index.parents:  # made up: a function handed over with its arguments
+            return
         if word is None and any(u.proof is Proof.SINK for u in self._uses(call, kind, depth + 1)):
             yield Use(Proof.NAMED, f"passed through {leaf}()")  # x.to(pick("cuda:0"))
         elif word is not None and leaf and kind.name == "device" and (leaf, word) in facts.device_params:
@@ -496,7 +516,7 @@ class Flow:
                         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
                             yield item, 1
         elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
-            owner_class = unit.enclosing_class(call)
+            owner_class = unit.enclosing_class(func)
             for item in owner_class.body if owner_class else ():
                 if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == func.attr:
                     static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in item.decorator_list)
@@ -520,8 +540,16 @@ class Flow:
             return Use(Proof.OTHER, f"option {names[0]}", Shape.KEEP)
         choices = argument(call, "choices")
         if isinstance(choices, (ast.List, ast.Tuple, ast.Set)):
-            return self._best(list(self._siblings(list(choices.elts), kind)))
+            return self._best([*self._siblings(list(choices.elts), kind), *self._strangers(list(choices.elts), kind)])
         return _NOTHING
+
+    @staticmethod
+    def _strangers(others: list[ast.expr], kind: Kind) -> Iterator[Use]:
+        """Of a closed list of words none is a device: `Literal["cuda", "exllama"]` names an algorithm."""
+        words = [o.value.lower() for o in others if isinstance(o, ast.Constant) and isinstance(o.value, str)]
+        plain = [w for w in words if not kind.text.fullmatch(w) and w not in _NEUTRAL]
+        if plain and not any(w.partition(":")[0] in kind.siblings or w in ("gpu", "mlu", "cncl") for w in plain):
+            yield Use(Proof.OTHER, f'beside "{plain[0]}"', Shape.KEEP)
 
     def _compare(self, node: ast.Compare, child: ast.AST, kind: Kind, depth: int) -> Use:
         sides = [node.left, *node.comparators]
@@ -589,7 +617,7 @@ class Flow:
     def _literal_type(self, node: ast.Subscript, kind: Kind, depth: int) -> Use:
         """The variable, parameter or field that the Literal annotates."""
         inside = node.slice.elts if isinstance(node.slice, ast.Tuple) else []
-        uses = list(self._siblings(list(inside), kind))
+        uses = [*self._siblings(list(inside), kind), *self._strangers(list(inside), kind)]
         for outer in self.unit.ancestors(node):
             if isinstance(outer, ast.AnnAssign):
                 uses.append(self._target(outer.target, kind, depth))
@@ -769,6 +797,10 @@ class Flow:
                 yield from self._siblings(list(binding.value.elts), kind)
             elif binding.kind == "param":
                 yield from self._param(binding, kind)
+            annotation = getattr(binding.node, "annotation", None)
+            if isinstance(annotation, ast.Subscript) and _leaf(annotation.value) == "Literal":
+                words = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else []
+                yield from self._strangers(list(words), kind)
         exported = slot[0] == "a" or (isinstance(slot[1], Scope) and (slot[1].parent is None or slot[1].is_class))
         if (
             kind.name == "device"
@@ -924,6 +956,7 @@ def _is_enum(node: ast.AST) -> bool:
 
 
 _COLLECTIONS = frozenset(("frozenset", "set", "tuple", "list"))
+_NEUTRAL = frozenset(("", "auto", "none", "default"))
 # Methods of text whose first argument is looked for in it.
 _QUESTIONS = frozenset(
     "startswith endswith removeprefix split rsplit partition rpartition replace count find rfind index rindex strip "

@@ -105,6 +105,10 @@ def _tables(unit: Unit, node: ast.expr, depth: int) -> list[ast.expr]:
         return [node]
     if isinstance(node, ast.IfExp):
         return [*_tables(unit, node.body, depth), *_tables(unit, node.orelse, depth)]
+    if isinstance(node, ast.Call) and depth < 3:
+        return _called(unit, node, depth + 1)
+    if isinstance(node, ast.Lambda):
+        return _looked_up(unit, node, depth + 1)
     if depth < 3 and isinstance(node, ast.Name):
         owner = unit.index.owner(unit.scope(node), node.id)
         out: list[ast.expr] = []
@@ -120,3 +124,34 @@ def _tables(unit: Unit, node: ast.expr, depth: int) -> list[ast.expr]:
                 out += _tables(unit, parent.value, depth + 1)
         return out
     return []
+
+
+def _called(unit: Unit, node: ast.Call, depth: int) -> list[ast.expr]:
+    """`dict([("cuda:0", "cuda:1")])`, and what a function of this file returns."""
+    if unit.name(node.func) == "dict":
+        return [node]
+    if not isinstance(node.func, ast.Name):
+        return []
+    owner = unit.index.owner(unit.scope(node.func), node.func.id)
+    bindings = owner.bindings.get(node.func.id, []) if owner else []
+    made = bindings[0].node if len(bindings) == 1 else None
+    if not isinstance(made, ast.FunctionDef):
+        return []
+    returned = [n.value for n in ast.walk(made) if isinstance(n, ast.Return) and n.value is not None]
+    return [table for value in returned for table in _tables(unit, value, depth)]
+
+
+def _looked_up(unit: Unit, node: ast.Lambda, depth: int) -> list[ast.expr]:
+    """`lambda storage, loc: {"cuda:0": "cuda:1"}.get(loc, loc)`: the table that the tag is looked up in."""
+    if len(node.args.args) < 2:
+        return []
+    tag = node.args.args[1].arg
+    out: list[ast.expr] = []
+    for load in unit.index.loads.get((unit.index.scopes[node], tag), ()):
+        outer = unit.parent(load)
+        if isinstance(outer, ast.Subscript) and outer.slice is load:
+            out += _tables(unit, outer.value, depth)
+        elif isinstance(outer, ast.Call) and outer.args[:1] == [load] and isinstance(outer.func, ast.Attribute):
+            if outer.func.attr == "get":
+                out += _tables(unit, outer.func.value, depth)
+    return out

@@ -137,6 +137,9 @@ def class_of(unit: Unit, value: ast.expr, depth: int = 0) -> _Class | None:
         name = unit.name(value.func)
         if name is not None and name.rpartition(".")[2][:1].isupper():
             return _Class(unit, name, None)
+        made, _, maker = (name or "").rpartition(".")
+        if maker.startswith("from_") and made.rpartition(".")[2][:1].isupper():
+            return _Class(unit, made, None)  # Batch.from_data_list(...)
         if isinstance(value.func, ast.Attribute) and value.func.attr in ("cuda", "to", "cpu", "half", "float"):
             return class_of(unit, value.func.value, depth + 1)
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import receivers
+from mlu_migrate import methodtexts, receivers
 from mlu_migrate.model import Confidence, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -76,6 +76,15 @@ class CudaMethod(Rule):
         if not called and unit.name(node) in ("torch.Tensor.cuda", "torch.nn.Module.cuda"):
             message = "renamed" if isinstance(node.ctx, ast.Load) else "patched"
             yield self.found(unit, node, message, unit.rename_attr(node, "mlu"))
+        elif not called and isinstance(node.ctx, ast.Load) and methodtexts.is_method(unit, node):
+            yield self.found(unit, unit.attr_span(node), "value", unit.rename_attr(node, "mlu"))
+
+    def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """`getattr(x, "cuda")()`, `methodcaller("cuda")`."""
+        if node.value == "cuda" and methodtexts.texts(unit).get(node) == "cuda" and not is_kept(unit, node):
+            edits = unit.replace_in_string(node, "cuda", "mlu")
+            if edits is not None:
+                yield self.found(unit, node, "text", edits)
 
     def _library(
         self, node: ast.Call, func: ast.Attribute, unit: Unit, span: tuple[int, int], owner: str

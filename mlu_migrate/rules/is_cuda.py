@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import receivers
+from mlu_migrate import methodtexts, receivers
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -63,6 +63,13 @@ class IsCuda(Rule):
             yield self.found(unit, span, "library", safety=Safety.MANUAL, severity=severity, owner=receiver.owner)
         elif receiver.kind == "value":
             yield self.found(unit, span, "renamed", unit.rename_attr(node, "is_mlu"))
+
+    def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """`getattr(x, "is_cuda", False)`."""
+        if node.value == "is_cuda" and node in methodtexts.texts(unit) and not is_kept(unit, node):
+            edits = unit.replace_in_string(node, "is_cuda", "is_mlu")
+            if edits is not None:
+                yield self.found(unit, node, "renamed", edits)
 
 
 def _stored(unit: Unit, node: ast.Attribute) -> bool:

@@ -103,6 +103,11 @@ class MapLocation(Rule):
         if inside:
             yield self.found(unit, node, "comprehension", inside, severity=Severity.WARNING)
 
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """`dict([("cuda:0", "cuda:1")])`: which texts are tags and which are devices is for a human."""
+        if node in loading.tables(unit) and _device_texts(node) and not is_kept(unit, node):
+            yield self.found(unit, node, "called", severity=Severity.WARNING)
+
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """`"cuda" in loc` inside a function given as map_location: the tag of new checkpoints is asked for as well."""
         known = loading.tags(unit)
