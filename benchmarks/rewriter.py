@@ -3,9 +3,8 @@ Speed of the rewriter, as ratios inside one run: `python benchmarks/rewriter.py 
 FOLDER]`.
 
 Without --corpus, pinned pure-Python wheels are taken from PyPI (a wheel is unpacked, never built: downloading a source
-archive through pip would run its setup.py). Everything is measured in one process and one thread with CPU time, except
-start-up, which is wall time of a fresh process. Each figure is the median, with the least and the greatest, of --runs
-runs.
+archive through pip would run its setup.py). CPU time is measured, of this process or of a fresh one with one job; only
+start-up is wall time. Each figure is the median, with the least and the greatest, of --runs runs.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import argparse
 import cProfile
 import gc
 import json
+import os
 import pstats
-import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -38,22 +38,7 @@ PINNED = (
     "torch_geometric==2.6.1 torchmetrics==1.8.2 transformers==4.57.1 trl==0.23.1"
 ).split()
 
-# A stand-in for a converter of ten regular expressions, line by line; written for this comparison.
-PATTERNS = [
-    (re.compile(a), b)
-    for a, b in (
-        (r"cuda", "mlu"),
-        (r"nccl", "cncl"),
-        (r"torch\.backends\.cudnn\.enabled", "torch.backends.mlufusion.enabled"),
-        (r"torch\.backends\.mlu\.matmul\.allow_tf32", "torch.backends.mlu.matmul.allow_tf32"),
-        (r"torch\.backends\.cudnn\.allow_tf32", "torch.backends.cnnl.allow_tf32"),
-        (r"ProfilerActivity\.CUDA", "ProfilerActivity.MLU"),
-        (r"nvtx", "cnpx"),
-        (r"get_autocast_gpu_dtype", "mlu.get_autocast_dtype"),
-        (r"set_autocast_gpu_dtype", "mlu.set_autocast_dtype"),
-        (r"CUDAGraph", "MLUGraph"),
-    )
-]
+EXE = [sys.executable, "-m", "mlu_migrate"]
 
 
 class QualifiedCodemod(cst.CSTTransformer):
@@ -113,17 +98,6 @@ def parse_all(files: list[tuple[str, bytes]]) -> None:
                 continue
 
 
-def regex_all(files: list[tuple[str, bytes]]) -> None:
-    """The stand-in for a regex converter."""
-    for _, data in files:
-        lines = data.decode("utf-8", "replace").split("\n")
-        for number, line in enumerate(lines):
-            for pattern, new in PATTERNS:
-                line = pattern.sub(new, line)
-            lines[number] = line
-        "\n".join(lines).encode()
-
-
 def codemod_all(files: list[tuple[str, bytes]]) -> None:
     """A plain libcst codemod with qualified names over the files that mention a trigger."""
     for _, data in files:
@@ -141,31 +115,69 @@ def start_up(command: list[str]) -> float:
     return time.perf_counter() - start
 
 
-def growth(runs: int) -> dict[str, float]:
+def program(command: list[str]) -> tuple[float, float]:
+    """CPU seconds (with those of its own children) and peak memory in MiB of a program run to its end."""
+    # A process takes over the peak of the one it was forked from, so a small one stands in between.
+    done = subprocess.run([sys.executable, "-S", "-c", _MEASURE, *command], capture_output=True, text=True, check=True)
+    status, seconds, memory = done.stdout.split()
+    if status not in ("0", "1"):
+        raise SystemExit(f"status {status}: {' '.join(command)}")
+    return float(seconds), float(memory)
+
+
+def migrate_folder(folder: Path, copy: Path) -> tuple[float, float]:
+    """The whole program on a folder, in one process."""
+    return program([*EXE, str(folder), "-o", str(copy), "--jobs", "1", "--no-cache", "--isolated"])
+
+
+def as_programs(files: list[tuple[str, bytes]], scratch: Path, runs: int) -> dict[str, float]:
+    """`mlu-migrate` against the regex converter, both as programs that copy and convert the same folder."""
+    folder = lay_out(files, scratch / "corpus")
+    ratios = []
+    for number in range(runs):
+        ours, theirs = scratch / f"ours{number}", scratch / f"theirs{number}"
+        spent = migrate_folder(folder, ours)[0]
+        converter = Path(__file__).with_name("regex_converter.py")
+        ratios.append(spent / program([sys.executable, str(converter), str(folder), str(theirs)])[0])
+        shutil.rmtree(ours)
+        shutil.rmtree(theirs)
+    shutil.rmtree(folder)
+    return spread(ratios)
+
+
+def lay_out(files: list[tuple[str, bytes]], folder: Path) -> Path:
+    """Write the files into a new folder."""
+    for name, data in files:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def growth(files: list[tuple[str, bytes]], scratch: Path) -> dict[str, float]:
     """
-    CPU seconds for one file of 10k, 100k and 1M lines, and of peak memory in MiB for the largest, in a fresh
-    process.
+    CPU seconds and peak MiB of the program, in one process, for projects of 10k, 100k and 1M lines (files spread over
+    the corpus) and for single files of 10k and 100k lines.
     """
-    code = (
-        "import resource, sys, time\n"
-        "from mlu_migrate import engine\n"
-        "from mlu_migrate.settings import Settings\n"
-        "n = int(sys.argv[1])\n"
-        "block = b'def f(x):\\n    y = x + 1\\n    if y > 3:\\n        return g(y, 2)\\n    return x.cuda()\\n'\n"
-        "data = b'import torch\\n' + block * (n // 5)\n"
-        "parts = [data[i : i + 400_000] for i in range(0, len(data), 400_000)] if n > 100_000 else [data]\n"
-        "t = time.process_time()\n"
-        "for p in parts:\n"
-        "    p = p[p.find(b'def f'):p.rfind(b'def f')] if len(parts) > 1 else p\n"
-        "    engine.migrate(b'import torch\\n' + p, 'a.py', Settings())\n"
-        "print(time.process_time() - t, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)\n"
-    )
     out: dict[str, float] = {}
+    total = sum(data.count(b"\n") for _, data in files)
     for lines in (10_000, 100_000, 1_000_000):
-        done = subprocess.run([sys.executable, "-c", code, str(lines)], check=True, capture_output=True, text=True)
-        seconds, memory = map(float, done.stdout.split())
-        out[f"{lines} lines, s"] = seconds
-        out[f"{lines} lines, MiB"] = memory
+        step, chosen, count = max(1, round(total / lines)), [], 0
+        for start in range(step):
+            for name, data in files[start::step]:
+                if count < lines:
+                    chosen.append((name, data))
+                    count += data.count(b"\n")
+        folder = lay_out(chosen, scratch / f"project{lines}")
+        seconds, memory = migrate_folder(folder, scratch / f"copy{lines}")
+        out[f"project of {count} lines, s"] = seconds
+        out[f"project of {count} lines, MiB"] = memory
+    block = b"def f(x):\n    y = x + 1\n    if y > 3:\n        return g(y, 2)\n    return x.cuda()\n"
+    for lines in (10_000, 100_000):
+        folder = lay_out([("one.py", b"import torch\n" + block * (lines // 5))], scratch / f"single{lines}")
+        seconds, memory = migrate_folder(folder, scratch / f"single_copy{lines}")
+        out[f"one file of {lines} lines, s"] = seconds
+        out[f"one file of {lines} lines, MiB"] = memory
     return out
 
 
@@ -202,33 +214,31 @@ def main() -> None:
         engine.migrate(b"import torch\nx.cuda()\n", "warm.py", Settings())  # tables and rules are loaded once a process
         rounds = []
         for _ in range(args.runs):
-            ours, parse, regex = (cpu(lambda a=a: a(files)) for a in (migrate_all, parse_all, regex_all))
+            ours, parse = (cpu(lambda a=a: a(files)) for a in (migrate_all, parse_all))
             ours_sample, codemod = (cpu(lambda a=a: a(sample)) for a in (migrate_all, codemod_all))
-            rounds.append((ours / parse, ours / regex, codemod / ours_sample, ours))
-        exe = [sys.executable, "-m", "mlu_migrate"]
-        one = folder / "one_file_hook.py"
+            rounds.append((ours / parse, codemod / ours_sample, ours))
+        one = Path(scratch) / "one_file_hook.py"
         one.write_text("import torch\nx = torch.ones(2).cuda()\n")
-        version, typer, hook, cold, warm = [], [], [], [], []
-        cache_target = folder / trigger[0][0].partition("/")[0]
-        for _ in range(args.runs):
-            version.append(start_up([*exe, "--version"]))
+        version, typer, hook, cache = [], [], [], []
+        for number in range(args.runs):
+            version.append(start_up([*EXE, "--version"]))
             typer.append(start_up([sys.executable, "-c", "import typer"]))
-            hook.append(start_up([*exe, "check", "--isolated", "--no-cache", "--fail-level", "error", str(one)]))
-            home = Path(scratch) / f"cache{len(cold)}"
-            env = [sys.executable, "-c", _CACHED, str(home), str(cache_target)]
-            cold.append(start_up(env))
-            warm.append(start_up(env))
+            hook.append(start_up([*EXE, "check", "--isolated", "--no-cache", "--fail-level", "error", str(one)]))
+            os.environ["MLU_MIGRATE_CACHE_DIR"] = str(Path(scratch) / f"cache{number}")
+            check = [*EXE, "check", "--isolated", "--jobs", "1", "--format", "json", str(folder)]
+            cold = program(check)[0]
+            cache.append(program(check)[0] / cold)
         table = {
             "files": len(files),
             "files that mention a trigger": len(trigger),
             "ours / libcst.parse_module (budget 0.7)": spread([r[0] for r in rounds]),
-            "ours / ten regular expressions (budget 5)": spread([r[1] for r in rounds]),
-            "libcst codemod with qualified names / ours (budget 5 at least)": spread([r[2] for r in rounds]),
-            "ours, CPU s": spread([r[3] for r in rounds]),
+            "ours / ten regular expressions, as programs (budget 5)": as_programs(files, Path(scratch), args.runs),
+            "libcst codemod with qualified names / ours (budget 5 at least)": spread([r[1] for r in rounds]),
+            "ours, CPU s": spread([r[2] for r in rounds]),
             "--version / import typer (budget 1.5)": spread([a / b for a, b in zip(version, typer)]),
             "one-file hook, s": spread(hook),
-            "second run / first run (budget 0.1)": spread([b / a for a, b in zip(cold, warm)]),
-            "growth": growth(args.runs),
+            "second run / first run (budget 0.1)": spread(cache),
+            "growth": growth(files, Path(scratch)),
             "slowest": slowest(files),
         }
     for key, value in table.items():
@@ -240,11 +250,11 @@ def main() -> None:
         args.json.write_text(json.dumps(table, indent=1))
 
 
-_CACHED = (
+_MEASURE = (
     "import os, subprocess, sys\n"
-    "env = dict(os.environ, XDG_CACHE_HOME=sys.argv[1])\n"
-    "raise SystemExit(subprocess.run([sys.executable, '-m', 'mlu_migrate', 'check', '--isolated', '--jobs', '1', "
-    "'--format', 'json', sys.argv[2]], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode > 2)\n"
+    "child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+    "status, used = os.wait4(child.pid, 0)[1:]\n"
+    "print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)\n"
 )
 
 if __name__ == "__main__":
