@@ -19,13 +19,16 @@ from mlu_migrate.configs import (
     dockerfile,
     dotenv,
     ini,
+    inside,
     jsonfile,
     makefile,
     markdown,
+    quoted,
     requirements,
     shell,
     tomlconfig,
     vocabulary,
+    windows,
     yamlfile,
 )
 from mlu_migrate.configs.document import Document
@@ -44,6 +47,16 @@ _SUFFIXES = {
     ".sub": "shell",
     ".pbs": "shell",
     ".lsf": "shell",
+    ".fish": "shell",
+    ".tcsh": "shell",
+    ".bat": "batch",
+    ".cmd": "batch",
+    ".ps1": "powershell",
+    ".just": "just",
+    ".groovy": "quoted",
+    ".tf": "quoted",
+    ".tfvars": "quoted",
+    ".hcl": "quoted",
     ".mk": "makefile",
     ".dockerfile": "dockerfile",
     ".yaml": "yaml",
@@ -51,20 +64,27 @@ _SUFFIXES = {
     ".toml": "toml",
     ".json": "json",
     ".jsonc": "json",
+    ".json5": "json",
     ".ini": "ini",
     ".cfg": "ini",
     ".conf": "ini",
+    ".service": "ini",
+    ".properties": "ini",
     ".env": "dotenv",
     ".cmake": "cmake",
     ".md": "markdown",
     ".markdown": "markdown",
     ".qmd": "markdown",
+    ".rmd": "markdown",
+    ".mdx": "markdown",
 }
 _NAMES = (
     (re.compile(r"(?i)(?:gnu)?makefile(?:\..+)?"), "makefile"),
     (re.compile(r"(?i)(?:docker|container)file(?:[._-].*)?"), "dockerfile"),
     (re.compile(r"(?i)cmakelists\.txt"), "cmake"),
-    (re.compile(r"\.env(?:\..+)?|\.envrc"), "dotenv"),
+    (re.compile(r"\.env(?:\..+)?|\.envrc|\.deepspeed_env"), "dotenv"),
+    (re.compile(r"(?i)jenkinsfile(?:[._-].*)?"), "quoted"),
+    (re.compile(r"(?i)\.?justfile"), "just"),
     (re.compile(r"(?i)(?:.*[-_.])?(?:requirements?|constraints?|deps)(?:[-_.].*)?\.(?:txt|in)"), "requirements"),
     (re.compile(r"Pipfile"), "toml"),
     (re.compile(r"\.condarc|\.clang-format"), ""),
@@ -75,10 +95,19 @@ _LOCKS = re.compile(
     r"|mlu-migrate-(?:report|baseline)\..*|.*\.(?:index|bin\.index|safetensors\.index)\.json|special_tokens_map\.json|merges\.txt"
 )
 _FOLDER_REQUIREMENTS = re.compile(r"(?i)(?:^|/)requirements/[^/]+\.(?:txt|in)$")
-_SHEBANG = re.compile(rb"#![^\n]*\b(?:ba|z|da|k|c)?sh\b")
+_SHEBANG = re.compile(rb"#![^\n]*\b(?:ba|z|da|k|c|tc|fi)?sh\b")
+# Endings of files from which another is made; the name without it says what they are.
+_MADE_FROM = frozenset(".j2 .jinja .jinja2 .tmpl .tpl .template .tera .example .sample .dist .default .in".split())
+_CONTAINER = re.compile(rb"(?i)\s*(?:#[^\n]*\s+)*bootstrap[ \t]*:")
+_PEEKED = frozenset({"", ".def"})  # suffixes that say nothing without the first bytes
 
 _CHECKERS: Mapping[str, Callable[[Document], None]] = {
     "shell": shell.check,
+    "container": shell.container,
+    "batch": windows.batch,
+    "powershell": windows.powershell,
+    "quoted": quoted.check,
+    "just": quoted.just,
     "makefile": makefile.check,
     "dockerfile": dockerfile.check,
     "yaml": yamlfile.check,
@@ -99,7 +128,7 @@ _VALIDATORS: Mapping[str, Callable[[str], bool]] = {
 
 def handles(path: Path) -> bool:
     """Whether a file is one of ours. A file without a suffix is opened for its first line, if it can be."""
-    return kind_of(path.as_posix(), _first_bytes(path) if not path.suffix else b"") is not None
+    return kind_of(path.as_posix(), _first_bytes(path) if path.suffix in _PEEKED else b"") is not None
 
 
 def kind_of(path: str, source: bytes) -> str | None:
@@ -115,6 +144,11 @@ def kind_of(path: str, source: bytes) -> str | None:
     suffix = PurePosixPath(path).suffix.lower()
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
+    if suffix in _MADE_FROM:
+        inner = kind_of(path[: -len(suffix)], source)
+        return None if inner == "notebook" else inner
+    if suffix == ".def":
+        return "container" if _CONTAINER.match(source) else None
     return "shell" if not suffix and _SHEBANG.match(source) else None
 
 
@@ -132,9 +166,20 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
         return unchanged
     doc = Document(source, path, settings, prose=kind == "markdown")
     doc.engine = _engine(path, settings, facts)
+    doc.embed = _embedder(doc)
     doc.free_lines = kind in ("shell", "markdown")
     _CHECKERS[kind](doc)
     return apply.finish(doc, _VALIDATORS.get(kind))
+
+
+def _embedder(doc: Document) -> Callable[[str, int, int], bool]:
+    def embed(name: str, start: int, end: int) -> bool:
+        checker = _CHECKERS.get(kind_of(name, doc.text[start:end][:200].encode("utf-8")) or "")
+        if checker is not None:
+            inside.embed(doc, start, end, checker, name)
+        return checker is not None
+
+    return embed
 
 
 def _engine(path: str, settings: Settings, facts: object) -> Callable[[bytes], FileResult]:

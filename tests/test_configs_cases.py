@@ -83,7 +83,7 @@ def test_off_says_and_changes_nothing(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_positions_name_the_text_that_is_meant(case: str) -> None:
     path, source = _input(case)
-    lines = source.decode("utf-8").split("\n")
+    lines = source.decode("utf-8-sig").split("\n")
     for f in nonpython.migrate(source, path, Settings()).findings:
         if f.line == f.end_line:
             assert lines[f.line - 1][f.column - 1 : f.end_column - 1] == f.before

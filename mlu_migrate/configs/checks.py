@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import re
 
+from mlu_migrate import apimap
 from mlu_migrate.configs import vocabulary as words
 from mlu_migrate.configs.document import Document
 from mlu_migrate.model import Confidence, Safety, Severity
 
 _LITERAL = re.compile(r"[\w.,:;\[\]>~-]*")
+_ATTENTION = re.compile(r"(?i)att(?:entio)?n")
+# Keys whose value is the dotted name of what to call or to build (hydra, jsonargparse, mmengine, spock).
+_NAMES_OBJECT = frozenset("target class_path class classname class_name callable func function fn factory type".split())
 _GPU_ID = re.compile(r"(?:GPU|MIG)-", re.IGNORECASE)
 
 
@@ -152,6 +156,8 @@ def value(doc: Document, start: int, end: int, key: str | None) -> bool:
         trainer(doc, start, end, key)
     elif key is not None and words.names_thing(key) and ":gloo" not in text and ":nccl" not in text:
         return False
+    elif key is not None and _ATTENTION.search(key) and words.FLASH_ATTENTION.fullmatch(text):
+        attention(doc, start, end)
     elif words.is_device(text):
         device(doc, start, end, key)
     elif words.is_backend(text):
@@ -161,10 +167,52 @@ def value(doc: Document, start: int, end: int, key: str | None) -> bool:
     return True
 
 
+def pattern(doc: Document, start: int, end: int, key: str | None) -> bool:
+    """MLU602 for a pattern that stands for CUDA devices (``cuda*``) and is compared with ``key``."""
+    match = words.DEVICE_PATTERN.fullmatch(doc.text, start, end)
+    if match is not None:
+        device(doc, *match.span("device"), key)
+    return match is not None
+
+
+def attention(doc: Document, start: int, end: int) -> None:
+    """MLU605 for a configuration that asks for the attention kernels of a CUDA-only package."""
+    row = words.package("flash-attn")
+    if row is not None:
+        args = {"value": doc.text[start:end], "instead": row.instead, "instead_zh": row.instead_zh}
+        doc.add("MLU605", "attention", start, end, severity=Severity.ERROR, args=args)
+
+
+def torch_name(doc: Document, start: int, end: int, key: str | None) -> bool:
+    """MLU602 for a dotted name below ``torch.cuda`` as the value of a key. True when it is one."""
+    name = doc.text[start:end]
+    if not name.startswith("torch.cuda."):
+        return False
+    row = apimap.lookup(name)
+    args = {"key": key or "", "value": name, "mlu": row.mlu if row else ""}
+    known = row is not None and (row.status in ("same", "renamed") or row.policy == "edit")
+    if row is None or not known or not row.exists_in(doc.settings.torch_mlu):
+        doc.add("MLU602", "name-left", start, end, severity=Severity.ERROR if row else Severity.WARNING, args=args)
+        return True
+    sure = doc.sure and key is not None and key.lower().strip("_") in _NAMES_OBJECT
+    doc.add(
+        "MLU602",
+        "name",
+        start,
+        end,
+        severity=Severity.INFO if sure else Severity.WARNING,
+        safety=Safety.SAFE if sure else Safety.UNSAFE,
+        confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
+        args=args,
+        replace=((start, end, row.mlu),),
+    )
+    return True
+
+
 def image(doc: Document, start: int, end: int) -> bool:
     """MLU604 for a container image that holds CUDA. True when it is one."""
     text = doc.text[start:end]
-    if not words.IMAGE.fullmatch(text):
+    if not words.IMAGE.fullmatch(re.sub(r"\$(?:\{[^}]*\}|\w+)", "x", text)):  # a tag is often put together
         return False
     doc.add("MLU604", "image", start, end, severity=Severity.ERROR, args={"image": text})
     return True

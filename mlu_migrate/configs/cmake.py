@@ -13,6 +13,7 @@ _COMMENT = re.compile(r"#\[(=*)\[.*?\]\1\]|#[^\n]*", re.DOTALL)
 _CUDA = re.compile(
     r"find_package\s*\(\s*(?:CUDA(?:Toolkit)?|CUDNN|NCCL)\b|enable_language\s*\(\s*CUDA\b"
     r"|project\s*\([^)]*\bCUDA\b|cuda_add_(?:library|executable)\s*\(|CUDA_ARCHITECTURES|CMAKE_CUDA_\w+"
+    r"|CUDA_NVCC_\w+|CUDA_TOOLKIT_ROOT_DIR|CUDA_SEPARABLE_COMPILATION|cuda_std_\d+|[\w${}./*-]+\.cuh?\b"
     r"|CUDA::\w+",
     re.IGNORECASE,
 )
@@ -28,6 +29,7 @@ def check(doc: Document) -> None:
     told: set[str] = set()
     for match in _CUDA.finditer(doc.text):
         word = re.sub(r"\s+", " ", match[0]).split("(")[0].strip().lower().rstrip(":")
+        word = ".cu" if word.endswith((".cu", ".cuh")) else word
         if outside(match.start()) and word not in told:
             told.add(word)
             end = match.end() if "\n" not in match[0] else match.start() + match[0].index("\n")

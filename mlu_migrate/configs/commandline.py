@@ -16,7 +16,7 @@ from mlu_migrate.configs.shellwords import Command, HereDocument, Word, commands
 _KEYWORDS = frozenset("if then else elif do while until ! { time sudo exec nohup env command builtin watch @".split())
 _SAYS = frozenset("echo printf log logger info warn warning error die print cat read".split())
 _EXPORTS = frozenset("export unset declare typeset local readonly printenv setenv env".split())
-_PASSES_ON = frozenset({"-e", "--env", "-x", "-v", "-genv", "--env-add", "--export"})
+_PASSES_ON = frozenset({"-e", "--env", "-x", "-v", "-genv", "--env-add", "--export", "-u", "--unset"})
 _SHELLS = frozenset("bash sh zsh dash ksh ssh eval su srun sbatch".split())
 _CONTAINERS = frozenset("docker podman nerdctl nvidia-docker docker-compose singularity apptainer enroot".split())
 _SCHEDULERS = frozenset("srun sbatch salloc qsub bsub".split())
@@ -34,9 +34,13 @@ _BARE_TOOLS = frozenset(set(words.TOOLS) - {"ncu", "nvcc", "tritonserver", "trte
 _OPTION = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
 _PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w.@/-]*)=(['\"]?)([^'\"]*)\2")
 _DEFAULT = re.compile(r"\$\{(\w+):?[-=](['\"]?)(cuda(?::\d+)?|nccl)\2\}")
-_VARIABLE = re.compile(r"\$\{?(\w+)")
+_VARIABLE = re.compile(r"\$\{?(\w+)|%(\w+)%")
+_ENVIRONMENT_OF = re.compile(r"\$(?:[({][#!]?|\?|[Ee]nv:|\{[Ee]nv:)?$")
 _UNLISTED = re.compile(r"(?<![A-Za-z0-9_])NCCL_[A-Z0-9_]+(?==)")
-_SCHEDULER_OPTION = re.compile(r"--(?:gres|gpus(?:-per-\w+)?|gpus-bind|gpu-bind|gpu-freq)(?:=|$)|-G\d*$")
+_SCHEDULER_OPTION = re.compile(
+    r"--(?:gres|gpus(?:-per-\w+)?|gpus-bind|gpu-bind|gpu-freq|tres-per-\w+|tres-bind)(?:=|$)|-G\d*$|-gpu$"
+)
+_COUNTED = frozenset({"--gres", "--tres-per-node", "--tres-per-task", "--tres-per-job", "--tres-bind"})
 _MODULE = re.compile(r"(?:cuda|cudnn|nccl|nvhpc|cudatoolkit)(?:[/.\d-].*)?", re.IGNORECASE)
 _SYSTEM_INSTALLS = frozenset("apt apt-get yum dnf zypper apk microdnf".split())
 _CONDAS = frozenset("conda mamba micromamba".split())
@@ -70,9 +74,9 @@ def scheduler_words(doc: Document, items: list[Word]) -> None:
     """MLU604 for the options of a batch system, on a command line or an ``#SBATCH`` line."""
     for index, word in enumerate(items):
         if _SCHEDULER_OPTION.match(word.raw):
-            if word.raw == "--gres" and not (index + 1 < len(items) and "gpu" in items[index + 1].raw):
-                continue
-            if word.raw.startswith("--gres=") and "gpu" not in word.raw:
+            following = items[index + 1].raw if index + 1 < len(items) else ""
+            option, _, value = word.raw.partition("=")
+            if option in _COUNTED and "gpu" not in (value or following):
                 continue
             checks.resource(doc, word.start, word.end)
 
@@ -82,7 +86,8 @@ def environment_words(doc: Document, start: int, end: int, *, says: bool = False
     text = doc.text
     for match in words.environment_name().finditer(text, start, end):
         first, last = match.span()
-        if re.search(r"\$(?:[({][#!]?)?$", text[max(start, first - 3) : first]):
+        lead = text[max(start, first - 6) : first]
+        if _ENVIRONMENT_OF.search(lead) or (lead.endswith("%") and text[last : last + 1] == "%"):
             checks.environment_read(doc, first, last)
         elif text[last : last + 1] == "=" or text[last : last + 2] == "+=":
             equals = text.index("=", last)
@@ -103,12 +108,15 @@ def _assigned(text: str, start: int, end: int) -> str | None:
 def _heredoc(doc: Document, item: HereDocument) -> None:
     program = _strip(item.command.arguments)
     name = _basename(program[0]) if program else ""
-    if _PYTHON.fullmatch(name):
+    target = next((w.value for w in reversed(item.command.words) if re.search(r"\w\.\w+$|file$", w.value)), "")
+    writes = item.command.redirected or name == "tee"
+    if _PYTHON.fullmatch(name) or (writes and re.search(r"\.py[iw]?$", target)):
         pythoncode.check(doc, item.start, item.end, literal=not item.expands)
         return
-    target = " ".join(word.raw for word in item.command.words)
-    if name in _SHELLS or re.search(r"\.(?:sh|sbatch|slurm)\b", target):
+    if name in _SHELLS or not item.command.words:
         check(doc, item.start, item.end)
+        return
+    if writes and target and doc.embed is not None and doc.embed(target, item.start, item.end):
         return
     for match in words.environment_name().finditer(doc.text, item.start, item.end):
         before = doc.text[max(item.start, match.start() - 2) : match.start()]
@@ -124,12 +132,13 @@ def _command(doc: Document, command: Command, subject: str | None = None) -> Non
     lists_options = bool(arguments) and _OPTION.match(arguments[0].raw) is not None
     rest = arguments if lists_options else arguments[1:]  # a list of options has no program
     says = program in _SAYS
-    if program in ("export", "declare", "typeset", "local", "readonly", "setenv"):
+    if program in ("setenv", "set"):
         _setenv(doc, program, rest)
     previous = ""
     for word in command.words:
         if not (previous == "-c" and _PYTHON.fullmatch(program)) and not _recurse(doc, word, says):
             passes = program in _EXPORTS or previous in _PASSES_ON or _is_option(word, command.words)
+            passes = passes or (program == "set" and _set_target(rest) is word)
             start, end = word.inner
             environment_words(doc, start, end, says=says, passes=passes)
         name = word.assigns
@@ -137,7 +146,8 @@ def _command(doc: Document, command: Command, subject: str | None = None) -> Non
             _assignment(doc, word, name)
         if not says:
             for match in _DEFAULT.finditer(word.raw):
-                checks.value(doc, word.start + match.start(3), word.start + match.end(3), match[1])
+                own = name if name is not None and not _says_meaning(match[1]) else match[1]
+                checks.value(doc, word.start + match.start(3), word.start + match.end(3), own)
             path = words.TOOLKIT_PATH.search(word.raw)
             if path:
                 checks.toolkit_path(doc, word.start + path.start(), word.start + path.end())
@@ -146,7 +156,8 @@ def _command(doc: Document, command: Command, subject: str | None = None) -> Non
         return
     if _is_pattern(doc, arguments):
         start, end = arguments[0].inner
-        checks.value(doc, start, end, subject)
+        if not checks.value(doc, start, end, subject):
+            checks.pattern(doc, start, end, subject)
         return
     _tools(doc, program, arguments)
     installs = _installs(doc, program, rest)
@@ -189,14 +200,48 @@ def _is_option(word: Word, items: list[Word]) -> bool:
 def _is_pattern(doc: Document, arguments: list[Word]) -> bool:
     """A branch of ``case``: one word with a closing parenthesis behind it."""
     word = arguments[0]
-    return len(arguments) == 1 and doc.text[word.end : word.end + 1] in (")", "|") and words.is_device(word.value)
+    device = words.is_device(word.value) or words.DEVICE_PATTERN.fullmatch(word.value) is not None
+    return len(arguments) == 1 and doc.text[word.end : word.end + 1] in (")", "|") and device
 
 
 def _setenv(doc: Document, program: str, rest: list[Word]) -> None:
-    """``setenv NAME value`` of the C shell."""
-    if program == "setenv" and len(rest) == 2 and rest[0].value not in words.environment():
-        start, end = rest[1].inner
-        checks.value(doc, start, end, rest[0].value)
+    """``setenv NAME value`` and ``set name = value`` of the C shell, ``set -gx NAME value`` of fish."""
+    target = rest[0] if program == "setenv" and rest else _set_target(rest)
+    if target is None:
+        return
+    if program == "set" and target.value.startswith("NCCL_") and target.value not in words.environment():
+        checks.environment_set(doc, *target.inner, None)
+    if target.value in words.environment():
+        return
+    for word in rest[rest.index(target) + 1 :]:
+        if word.raw != "=":
+            checks.value(doc, *word.inner, target.value)
+
+
+def _set_target(rest: list[Word]) -> Word | None:
+    """The variable that ``set`` gives a value to, None where it does something else (``set -euo pipefail``)."""
+    names = [word for word in rest if not re.match(r"[-+]", word.raw)]
+    plain = bool(names) and re.fullmatch(r"[A-Za-z_]\w*", names[0].raw) is not None
+    return names[0] if plain and (len(names) > 1 or (rest[0] is not names[0] and "o" not in rest[0].raw)) else None
+
+
+def _says_meaning(name: str) -> bool:
+    return words.names_device(name) or words.names_backend(name)
+
+
+def meaning(doc: Document, name: str) -> str:
+    """
+    What a variable of a script is used for: itself, or the option that it is handed to (``--device $d``) when its own
+    name says nothing.
+    """
+    if _says_meaning(name) or len(name) > 40:
+        return name
+    used = re.search(
+        rf"--?([\w-]*(?:device|backend)[\w-]*)[= \t]+['\"]?(?:\$[({{]?{re.escape(name)}\b|%{re.escape(name)}%"
+        rf"|\{{\{{\s*\.?{re.escape(name)}\b)",
+        doc.text,
+    )
+    return used[1] if used else name
 
 
 def _recurse(doc: Document, word: Word, says: bool) -> bool:
@@ -222,6 +267,9 @@ def _assignment(doc: Document, word: Word, name: str) -> None:
     offset = doc.text.index("=", word.start) + 1
     value = Word(offset, word.end, doc.text[offset : word.end])
     start, end = value.inner
+    known = doc.text[start:end]
+    if words.is_device(known) or words.is_backend(known):
+        name = meaning(doc, name)
     if start < end and not checks.value(doc, start, end, name):
         checks.image(doc, start, end)
 
@@ -303,8 +351,13 @@ def _container(doc: Document, program: str, arguments: list[Word]) -> None:
 
 def _container_options(doc: Document, items: list[Word]) -> None:
     """``["--gpus", "all"]``: options for a container whose program is named elsewhere."""
-    for word, following in zip(items, items[1:], strict=False):
+    for word, following in zip(items, [*items[1:], items[-1]], strict=False):
         if word.value == "--gpus" and (following.value == "all" or "device=" in following.value):
+            checks.container_option(doc, word.start, word.end)
+        elif word.value in ("--gpus=all", "--runtime=nvidia") or (word.value, following.value) == (
+            "--runtime",
+            "nvidia",
+        ):
             checks.container_option(doc, word.start, word.end)
 
 
@@ -315,16 +368,17 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
     takes_bare = _LAUNCHERS.fullmatch(program) is not None
     about = ""
     if program in _TESTS or program == "for":
-        variables = [m[1] for word in rest for m in _VARIABLE.finditer(word.raw)]
+        variables = [m[1] or m[2] for word in rest for m in _VARIABLE.finditer(word.raw)]
         if program == "for" and rest:
-            variables = [rest[0].value]
+            variables = [meaning(doc, rest[0].value)]
         about = next((name for name in variables if words.names_device(name) or words.names_backend(name)), "")
         takes_bare = bool(about)
     previous: Word | None = None
     for word in rest:
         start, end = word.inner
         pair = _PAIR.fullmatch(word.value) if not word.raw.startswith("-") else None
-        if previous is not None and previous.raw == "-c" and _PYTHON.fullmatch(program):
+        script = previous is not None and previous.raw == "-c"
+        if _PYTHON.fullmatch(program) and (script or doc.text[: word.start].endswith(("<<<", "<<< "))):
             quote = word.raw[0] if word.quoted else ""
             pythoncode.check(doc, start, end, quote=quote, literal=quote == "'")
         elif word.raw.startswith("-") and "=" in word.value:
@@ -338,6 +392,10 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
             _option_value(doc, start, end, previous.value, program)
         elif takes_bare and (words.is_device(word.value) or (about and words.is_backend(word.value))):
             checks.value(doc, start, end, about or None)
+        elif about and program in _TESTS and checks.pattern(doc, start, end, about):
+            pass
+        elif program == "for" and words.is_device(word.value):
+            checks.value(doc, start, end, None)
         previous = word
 
 

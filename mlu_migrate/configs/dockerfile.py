@@ -30,6 +30,9 @@ def check(doc: Document) -> None:
             if image:
                 checks.image(doc, image.start("image"), image.end("image"))
                 _references(doc, body, end)
+        elif name in ("COPY", "ADD") and (source := re.compile(r"--from=(\S+)").search(doc.text, body, end)):
+            checks.image(doc, *source.span(1))
+            _references(doc, body, end)
         elif name == "ENV":
             _env(doc, body, end)
         elif name == "ARG":

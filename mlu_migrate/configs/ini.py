@@ -13,7 +13,11 @@ from mlu_migrate.configs.structured import Leaf
 _SECTION = re.compile(r"\s*\[([^\]]+)\]")
 _PAIR = re.compile(r"(?P<key>[^\s=:#;\[][^=:]*?)\s*[=:]\s*(?P<value>.*)")
 _REQUIREMENTS = frozenset({"install_requires", "setup_requires", "tests_require", "deps", "requires"})
-_COMMANDS = frozenset({"commands", "commands_pre", "commands_post", "command"})
+_COMMANDS = frozenset(
+    "commands commands_pre commands_post command addopts arguments args execstart execstartpre execstartpost "
+    "execstop cmd cmdline testing_command".split()
+)
+_CARDS = frozenset({"request_gpus", "number_of_gpu"})
 _ENVIRONMENT = frozenset({"setenv", "set_env", "passenv", "pass_env", "env", "environment"})
 
 
@@ -22,12 +26,16 @@ def check(doc: Document) -> None:
     setup = PurePosixPath(doc.path).name in ("setup.cfg", "tox.ini")
     for section, key, start, end in pairs(doc.text):
         lower = key.lower().strip()
+        if lower in _CARDS and doc.text[start:end].strip() not in ("", "0"):
+            place = doc.text.rindex(key, 0, start)
+            checks.resource(doc, place, place + len(key))
+            continue
         if setup and (lower in _REQUIREMENTS or section == "options.extras_require"):
             _requirements(doc, start, end)
         elif lower in _COMMANDS:
             commandline.check(doc, start, end)
         elif lower in _ENVIRONMENT:
-            for match in re.compile(r"[^\s,;]+(?:\s*=\s*[^\s]+)?").finditer(doc.text, start, end):
+            for match in re.compile(r"[^\s,;\"']+(?:[ \t]*=[ \t]*[^\s,]+)?").finditer(doc.text, start, end):
                 _environment(doc, *match.span())
         else:
             place = doc.text.rfind(key, 0, start)

@@ -1,6 +1,6 @@
 """
-JSON, also with comments and trailing commas (editor settings): a reader of our own that knows where each string
-stands. A configuration is looked at; what is plainly data is not.
+JSON, also with comments, trailing commas and single quotes (editor settings, JSON5): a reader of our own that knows
+where each string stands. A configuration is looked at; what is plainly data is not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,11 @@ from mlu_migrate.configs.document import Document
 from mlu_migrate.configs.structured import Leaf, Path
 
 LIMIT = 512 * 1024  # bytes; a larger JSON file is data
-_TOKEN = re.compile(r'\s+|//[^\n]*|/\*.*?\*/|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|[{}\[\],:]|[^\s{}\[\],:"/]+', re.DOTALL)
+_TOKEN = re.compile(
+    r"""\s+|//[^\n]*|/\*.*?\*/|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|[{}\[\],:]"""
+    r"""|[^\s{}\[\],:"'/]+""",
+    re.DOTALL,
+)
 
 
 class NotJson(ValueError):
@@ -79,7 +83,7 @@ def leaves(text: str) -> Iterator[Leaf]:
 
 
 def _leaf(text: str, stack: list[list[object]], token: str, start: int, end: int) -> Leaf:
-    if token.startswith('"'):
+    if token[0] in "\"'":
         start, end = start + 1, end - 1
     is_key = bool(stack) and stack[-1][0] == "{" and bool(stack[-1][2])
     if is_key:

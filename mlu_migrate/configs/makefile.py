@@ -13,6 +13,13 @@ _VARIABLE = re.compile(
     r"(?P<sign>[?:+]{0,3}=)[ \t]*(?P<value>[^\n#]*?)[ \t\r]*(?:#.*)?$"
 )
 
+_TARGET = re.compile(
+    r"[^\s:=#][^:=#]*:[ \t]*(?=(?:export[ \t]+|override[ \t]+|private[ \t]+)?[A-Za-z_][\w.-]*[ \t]*[?:+]{0,3}=)"
+)
+_CONDITION = re.compile(r"[ ]*(?:else[ ]+)?ifn?eq\b")
+_COMPARED = re.compile(r"\$[({](?:filter[ \t]+[\w:% \t]+,[ \t]*\$[({])?(?P<name>\w+)[)}]")
+_WORD = re.compile(r"(?<![\w.$({/-])(?:cuda(?::\d+)?|nccl)(?![\w./-])")
+
 
 def check(doc: Document) -> None:
     """Look at one Makefile."""
@@ -24,12 +31,25 @@ def check(doc: Document) -> None:
         match = _VARIABLE.match(line) if "\n" not in line else None
         if match is not None:
             _variable(doc, start, match)
+        elif (target := _TARGET.match(line)) and "\n" not in line:
+            match = _VARIABLE.match(line[target.end() :])
+            if match is not None:
+                _variable(doc, start + target.end(), match)
+        elif _CONDITION.match(line):
+            _condition(doc, start, line)
         elif "=" in line and not line.lstrip().startswith("#"):
             commandline.check(doc, start, end)
         else:
             export = re.match(r"(?:un)?export[ \t]+", line)
             if export:
                 commandline.check(doc, start, end)
+
+
+def _condition(doc: Document, offset: int, line: str) -> None:
+    """``ifeq ($(DEVICE),cuda)``, ``ifneq "$(DEVICE)" "cuda"``, ``ifeq ($(filter cuda%,$(DEVICE)),)``."""
+    name = next((m["name"] for m in _COMPARED.finditer(line)), None)
+    for word in _WORD.finditer(line) if name is not None else ():
+        checks.value(doc, offset + word.start(), offset + word.end(), name)
 
 
 def _variable(doc: Document, offset: int, match: re.Match[str]) -> None:
@@ -41,7 +61,9 @@ def _variable(doc: Document, offset: int, match: re.Match[str]) -> None:
         checks.environment_set(doc, place, place + len(name), plain)
         for found in words.environment_name().finditer(doc.text, start, end):
             checks.environment_read(doc, *found.span())
-    elif not (value and checks.value(doc, start, end, name)) and not checks.image(doc, start, end):
+    elif not (value and checks.value(doc, start, end, commandline.meaning(doc, name))) and not checks.image(
+        doc, start, end
+    ):
         commandline.check(doc, start, end)
 
 

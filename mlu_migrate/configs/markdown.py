@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from mlu_migrate.configs import commandline, dockerfile, ini, jsonfile, pythoncode, shell, tomlconfig, yamlfile
+from mlu_migrate.configs import commandline, dockerfile, ini, inside, jsonfile, pythoncode, shell, tomlconfig, yamlfile
 from mlu_migrate.configs.document import Document
 
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*\{?\.?(?P<language>[\w+#.-]*)[^\n]*\n", re.MULTILINE
+    r"^(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?:\{(?:code-block|code-cell|sourcecode|code)\}[ \t]*)?\{?\.?"
+    r"(?P<language>[\w+#.-]*)[^\n]*\n",
+    re.MULTILINE,
 )
 _PROMPT = re.compile(r"^[ \t>]*(?:\([\w.-]+\)[ \t]*)?[$%][ \t]+(?P<command>(?:[^\n]*\\\n)*[^\n]*)", re.MULTILINE)
 _LAUNCHES = re.compile(
@@ -42,7 +44,7 @@ def check(doc: Document) -> None:
         if language in _SHELLS or (not language and _LAUNCHES.match(doc.text, start, end)):
             _shell(doc, start, end)
         elif language in _FORMATS:
-            embed(doc, start, end, _FORMATS[language])
+            inside.embed(doc, start, end, _FORMATS[language])
         elif language in _PYTHON and "cuda" in doc.text[start:end].lower():
             _python(doc, start, end)
 
@@ -67,16 +69,6 @@ def _shell(doc: Document, start: int, end: int) -> None:
         commandline.check(doc, match.start("command"), min(match.end("command"), end))
     if not prompts:
         commandline.check(doc, start, end)
-
-
-def embed(doc: Document, start: int, end: int, checker: Callable[[Document], None]) -> None:
-    """Judge ``doc.text[start:end]``, which starts a line, as a file of its own, and take its findings over."""
-    inner = Document(doc.text[start:end].encode(doc.encoding), doc.path, doc.settings, prose=doc.prose)
-    inner.engine = doc.engine
-    checker(inner)
-    pythoncode.take(doc, start, inner.findings)
-    for name, (first, last) in inner.reads.items():
-        doc.reads.setdefault(name, (start + first, start + last))
 
 
 def _python(doc: Document, start: int, end: int) -> None:

@@ -36,6 +36,11 @@ def requirement(
     at = re.match(r"(?:\[[^\]]*\])?\s*@\s*", text[match.end() :])
     row = words.package(match[0])
     tag = words.WHEEL_TAG.search(text)
+    extras = re.match(r"\[([^\]]*)\]", text[match.end() :])
+    extra = next((e.strip() for e in extras[1].split(",") if words.EXTRA.fullmatch(e.strip())), "") if extras else ""
+    if extra and (row is None or row.kind == "torch"):
+        doc.add("MLU605", "extra", start, end, args={"package": match[0], "extra": extra})
+        return "extra"
     if row is None or (system and row.kind not in ("nvidia", "monitor")):
         if tag and (at or "+" in text):
             _wheel_tag(doc, start + tag.start(), start + tag.end(), match[0], cpu=False)

@@ -34,14 +34,32 @@ class Leaf:
 
 _ENVIRONMENT_PARENTS = frozenset(
     "env environment environment_variables environment_vars env_vars envs variables containerenv remoteenv buildenv "
-    "runtime_env build_args buildargs args_env conda_env exports pass_env passenv setenv environment-pass".split()
+    "runtime_env env-vars build_args buildargs args_env conda_env exports pass_env passenv setenv "
+    "environment-pass".split()
 )
 _COMMANDS = frozenset(
     "run script before_script after_script command commands cmd cmds setup entry entrypoint args bash sh install "
     "runargs postcreatecommand poststartcommand exec scripts tasks pre_cmd post_cmd launch launcher program "
-    "launch_args job_command before-build before-all test-command".split()
+    "launch_args job_command before-build before-all test-command addopts pytestargs cmdline jvm_args".split()
 )
 _IMAGES = frozenset({"image", "container", "images", "docker", "from", "baseimage"})
+_REQUIREMENTS = frozenset(
+    "pip python_packages pip_packages pip_requirements python_dependencies py_packages requirements".split()
+)
+_CARDS_ARE_ASKED = (
+    # (a key above, the key, values that ask for nothing)
+    (("services",), "gpus", ("0",)),
+    (("devices", "reservations"), "capabilities", ()),
+    (("hostRequirements",), "gpu", ("false",)),
+    (("build",), "gpu", ("false",)),
+    (("build",), "cuda", ()),
+)
+_INTERPOLATED = re.compile(
+    r"\$\{(?:oc\.)?env:['\"]?(?P<name>\w+)['\"]?,\s*(?P<q>\\?['\"]?)(?P<value>cuda(?::\d+)?|nccl)(?P=q)\s*\}"
+    r"|\$\{(?P<shell>\w+):?-(?P<default>cuda(?::\d+)?|nccl)\}"
+)
+_COMPARED = re.compile(r"(?P<name>[\w.$-]*)\s*[=!]=\s*(?P<q>\\?['\"])(?P<value>cuda(?::\d+)?|nccl)(?P=q)")
+_CONTAINER_OPTION = re.compile(r"--gpus(?:[= ][^\s'\"]+)?|--runtime[= ]nvidia\b|(?<![\w-])--nv(?![\w-])")
 _OTHER_LIBRARIES = frozenset(
     "xgboost xgb lightgbm lgb lgbm catboost jax tensorflow onnx onnxruntime numba cupy".split()
 )
@@ -55,11 +73,16 @@ def check(doc: Document, leaves: Iterable[Leaf], *, environment: bool = False) -
     all_leaves = list(leaves)
     values = {leaf.path: leaf for leaf in all_leaves if not leaf.is_key}
     argument_lists = _argument_lists(doc, all_leaves)
+    names = {
+        leaf.path[:-1]: doc.text[leaf.start : leaf.end]
+        for leaf in all_leaves
+        if not leaf.is_key and leaf.path and leaf.path[-1] == "name"
+    }
     for leaf in all_leaves:
         if leaf.is_key:
             _key(doc, leaf, values, environment)
         elif leaf.path[:-1] not in argument_lists:
-            _value(doc, leaf, values)
+            _value(doc, leaf, values, names)
     for items in argument_lists.values():
         commandline.check_words(doc, [_word(doc, leaf) for leaf in items])
 
@@ -92,7 +115,7 @@ def _key(doc: Document, leaf: Leaf, values: dict[Path, Leaf], environment: bool)
     text = doc.text[leaf.start : leaf.end]
     if text == "nvidia.com/gpu":
         checks.resource(doc, leaf.start, leaf.end, replacement="cambricon.com/mlu")
-    elif text.startswith("nvidia.com/"):
+    elif text.startswith("nvidia.com/") or (text.startswith("ghcr.io/") and "cuda" in text):
         checks.resource(doc, leaf.start, leaf.end)
     elif text in words.environment() or re.fullmatch(r"NCCL_[A-Z0-9_]+", text):
         parent = name_of(leaf.path[:-1])
@@ -104,10 +127,13 @@ def _key(doc: Document, leaf: Leaf, values: dict[Path, Leaf], environment: bool)
 
 def _is_environment(parent: str) -> bool:
     lower = parent.lower()
-    return lower in _ENVIRONMENT_PARENTS or lower.endswith(("_env", "-env", "_environment", "_env_vars"))
+    parts = lower.split(".")  # "terminal.integrated.env.linux"
+    return not _ENVIRONMENT_PARENTS.isdisjoint((lower, *parts) if len(parts) > 2 else (lower,)) or lower.endswith(
+        ("_env", "-env", "_environment", "_env_vars", "-env-vars", "-environment")
+    )
 
 
-def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
+def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path, str]) -> None:
     start, end = leaf.start, leaf.end
     text = doc.text[start:end]
     key = name_of(leaf.path)
@@ -115,6 +141,9 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
     path = words.TOOLKIT_PATH.search(text)
     if path:
         checks.toolkit_path(doc, start + path.start(), start + path.end())
+    if lower == "value" and leaf.path[:-1] in names:  # {name: DEVICE, value: cuda}
+        key = names[leaf.path[:-1]]
+    _inside_value(doc, start, end)
     if text == "nvidia.com/gpu" and lower in ("key", "resourcename", "resource_name"):
         checks.resource(doc, start, end, replacement="cambricon.com/mlu")
     elif text == "nvidia" and lower in ("driver", "runtime", "runtimeclassname", "container_runtime"):
@@ -123,6 +152,16 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
         doc.add("MLU606", "action", start, end, args={"action": text})
     elif text == "MULTI_GPU" and lower == "distributed_type":
         _accelerate(doc, start, end)
+    elif _asks_for_cards(doc, leaf, values):
+        checks.resource(doc, start, end)
+    elif words.is_device(text) and _is_config_group(leaf):
+        doc.add("MLU602", "config-group", start, end, severity=Severity.INFO, args={"key": key or "", "value": text})
+    elif checks.torch_name(doc, start, end, key):
+        pass
+    elif words.WHEELS.fullmatch(text):
+        packages.index(doc, start, end)
+    elif name_of(leaf.path) in _REQUIREMENTS and isinstance(leaf.path[-1], int):
+        dependencies(doc, [leaf])
     elif text in words.environment() and lower == "name":
         beside = values.get((*leaf.path[:-1], "value"))
         checks.environment_set(doc, start, end, None if beside is None else doc.text[beside.start : beside.end])
@@ -139,6 +178,41 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> None:
         commandline.environment_words(doc, start, end, passes=_is_environment(lower))
     else:
         _references(doc, start, end)
+
+
+def _is_config_group(leaf: Leaf) -> bool:
+    """``defaults: [{device: cuda}]`` of hydra names a file, ``device/cuda.yaml``."""
+    return leaf.path[:1] == ("defaults",) and len(leaf.path) == 3 and isinstance(leaf.path[1], int)
+
+
+def _inside_value(doc: Document, start: int, end: int) -> None:
+    """``${oc.env:DEVICE,cuda}``, ``matrix.device == 'cuda'`` and ``--gpus all`` inside a value."""
+    for match in _INTERPOLATED.finditer(doc.text, start, end):
+        group = "value" if match["name"] else "default"
+        checks.value(doc, *match.span(group), match["name"] or match["shell"])
+    for match in _COMPARED.finditer(doc.text, start, end):
+        name = match["name"].rpartition(".")[2]
+        if match.start("value") not in doc.places and (words.names_device(name) or words.names_backend(name)):
+            checks.value(doc, *match.span("value"), name)
+    if not re.search(r"\s", doc.text[start:end]):
+        return  # one word of a list is looked at with its neighbours
+    for match in _CONTAINER_OPTION.finditer(doc.text, start, end):
+        checks.container_option(doc, *match.span())
+
+
+def _asks_for_cards(doc: Document, leaf: Leaf, values: dict[Path, Leaf]) -> bool:
+    """Whether a value asks for GPUs in a compose file, a development container or a cog file."""
+    key, text = name_of(leaf.path), doc.text[leaf.start : leaf.end]
+    for above, name, nothing in _CARDS_ARE_ASKED:
+        if key != name or text in nothing or above[0] not in leaf.path:
+            continue
+        if name == "capabilities":
+            device = leaf.path[: leaf.path.index(name)]
+            return text == "gpu" and (*device, "driver") not in values
+        if above == ("build",):
+            return doc.path.rsplit("/", 1)[-1] == "cog.yaml" and leaf.path[0] == "build"
+        return True
+    return False
 
 
 def _is_of_another_library(doc: Document, leaf: Leaf) -> bool:

@@ -27,6 +27,7 @@ _REQUIREMENT_LISTS = re.compile(
 )
 _REQUIREMENT_TABLES = re.compile(
     r"tool\.poetry\.(?:group\.[^.]+\.)?(?:dev-)?dependencies|tool\.pixi\..*dependencies|(?:dev-)?packages"
+    r"|(?:(?:feature|target)\.[^.]+\.)*(?:pypi-|host-|build-|run-)?dependencies"
 )
 
 
@@ -50,6 +51,9 @@ def check(doc: Document) -> None:
                 members.append(leaf)
             elif leaf.is_key and "." in dotted and _REQUIREMENT_TABLES.fullmatch(dotted.rpartition(".")[0]):
                 members.append(leaf)
+    for leaf in found:
+        if leaf.is_key and leaf.path[-2:] == ("system-requirements", "cuda"):
+            doc.add("MLU605", "platform", leaf.start, leaf.end, args={"key": "system-requirements.cuda"})
     structured.dependencies(doc, members)
     taken = set(members)
     structured.check(doc, [leaf for leaf in found if leaf not in taken])

@@ -17,7 +17,10 @@ from mlu_migrate import tomlfile
 _TABLES = Path(__file__).parent.parent / "tables"
 
 DEVICE = re.compile(r"cuda(?::(?:\d+|\$\{?\w+\}?|\{\w*\}))?")
-DEVICE_LIST = re.compile(rf"{DEVICE.pattern}(?:\s*,\s*{DEVICE.pattern})*")
+_OTHER_DEVICE = r"(?:cpu|mps|xpu|npu|hpu|mlu|meta|auto)(?::\d+)?"
+DEVICE_LIST = re.compile(
+    rf"(?:{_OTHER_DEVICE}\s*,\s*)*{DEVICE.pattern}(?:\s*,\s*(?:{DEVICE.pattern}|{_OTHER_DEVICE}))*"
+)
 BACKEND = re.compile(r"(?:\w+:\w+,)*(?:cuda:)?nccl(?:,\w+:\w+)*|NCCL")
 TRAINER_GPU = frozenset({"gpu", "cuda"})
 
@@ -163,6 +166,15 @@ def names_backend(key: str) -> bool:
 FRAMEWORK = re.compile(r"(?i)(?<![a-z])(?:tensorflow|paddle(?:paddle)?|mxnet|keras|mindspore|tritonserver)(?![a-z])")
 BOOSTING = re.compile(r"(?i)(?<![a-z])(?:xgb|xgboost|lightgbm|lgbm|catboost)")
 
+# What stands for a CUDA device in a shell pattern or a regular expression: ``cuda*``, ``cuda:?``, ``^cuda``.
+DEVICE_PATTERN = re.compile(r"\^?(?P<device>cuda)(?:[:*?\[+(\\][^\s]*)?\$?")
+# An address of wheels or of a package index, as it stands in a configuration.
+WHEELS = re.compile(r"https?://[^\s\"']*(?:/whl/|wheel|/simple|pypi\.nvidia|pypi\.ngc)[^\s\"']*")
+FLASH_ATTENTION = re.compile(
+    r"(?:kernels-community/)?flash[-_]?attn(?:ention)?(?:[-_]?[23])?|flash_attention(?:_[23])?"
+)
+EXTRA = re.compile(r"(?i)cuda(?:[\d._-]*|\d+-local)|cu1\d{1,2}|gpu|nvidia")
+
 # Keys whose values are names people read or look things up by: "cuda" there is a word, whatever the program does.
 _NAMING = frozenset(
     "name title label labels tag tags topic topics keyword keywords classifiers description category theme author "
@@ -192,5 +204,5 @@ def trigger() -> re.Pattern[bytes]:
     """What a file must contain for any check to have something to say. Cheap, so that other files are not parsed."""
     heads = {re.escape(row.name.rstrip("*")).replace(r"\-", "[-_.]") for row in packages() if row.kind != "nvidia"}
     words = r"cuda|nccl|nvidia|nvcr|nvcc|nvprof|nvtop|nvitop|nsys|\bncu\b|cublas|cudnn|cupti|nvshmem|gpus?\b|--nv\b"
-    tools = r"dcgmi|compute-sanitizer|trtexec|tritonserver|nsight|cu1[0-9]{2}|multi_gpu"
+    tools = r"flash_|dcgmi|compute-sanitizer|trtexec|tritonserver|nsight|cu1[0-9]{2}|multi_gpu"
     return re.compile(rf"(?i){words}|{tools}|{'|'.join(sorted(heads))}".encode())

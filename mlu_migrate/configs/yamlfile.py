@@ -21,6 +21,7 @@ _WORKFLOWS = re.compile(
     r"|(?:^|/)(?:docker-)?compose[^/]*\.ya?ml$|(?:^|/)action\.ya?ml$|gitlab-ci[^/]*\.ya?ml$"
 )
 _LINE = re.compile(r"(?P<indent>[ \t]*)(?P<dash>(?:-[ \t]+)*)(?:(?P<key>[\w./-]+)[ \t]*:[ \t]+)?(?P<value>[^\s#].*)?$")
+_PROPERTIES = re.compile(r"(?:[&!][^\s,\[\]{}]*[ \t]+)*")  # an anchor, a tag
 _QUOTED = re.compile(r"(['\"])(.*)\1\s*(?:#.*)?")
 
 
@@ -83,7 +84,10 @@ def _inner(text: str, node: yaml.ScalarNode) -> tuple[int, int]:
     """The span inside the quotes, or the lines of a block."""
     start, end = node.start_mark.index, node.end_mark.index
     if node.style in ("'", '"'):
-        return start + 1, end - 1
+        return text.index(node.style, start) + 1, end - 1
+    if node.style is None or node.style == "":
+        start = _PROPERTIES.match(text, start, end).end()  # type: ignore[union-attr]
+        return start, end
     if node.style in ("|", ">"):
         header = text.find("\n", start, end)
         return (end, end) if header < 0 else (header + 1, end)
