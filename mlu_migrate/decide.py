@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mlu_migrate import loading, methodtexts, sinks
+from mlu_migrate import commandtexts, loading, methodtexts, sinks
 from mlu_migrate.flow import Proof, Shape, Use
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.names import under
@@ -52,6 +52,23 @@ class StringRule(Rule):
         else:
             confidence = Confidence.HIGH if use.proof >= Proof.NAMED else Confidence.MEDIUM
             yield from self._replace(node, text, unit, use, confidence)
+
+    def commands(self, node: ast.Constant | ast.JoinedStr, unit: Unit) -> Iterator[Finding]:
+        """`"python train.py --device cuda"`: the value of an option inside a command line."""
+        if unit.is_docstring(node) or is_kept(unit, node):
+            return
+        for start, end, word, option, sure in commandtexts.options(unit, node, self.kind):
+            yield self.found(
+                unit,
+                (start, start + len(word.encode("utf-8"))),
+                "command",
+                Edit(start, end, self.kind.new.encode()),
+                safety=Safety.SAFE if sure else Safety.UNSAFE,
+                severity=Severity.INFO if sure else Severity.WARNING,
+                confidence=Confidence.HIGH if sure else Confidence.LOW,
+                text=word,
+                option=option,
+            )
 
     def _replace(self, node: ast.expr, text: str, unit: Unit, use: Use, confidence: Confidence) -> Iterator[Finding]:
         edits = self.spelled(node, text, unit)

@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from mlu_migrate import sinks, vendors
 from mlu_migrate.decide import StringRule
 from mlu_migrate.flow import Proof
-from mlu_migrate.model import Edit, Finding, Safety, Severity
+from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.sinks import DEVICE
 from mlu_migrate.unit import Unit, argument, is_text
 from mlu_migrate.vendors import is_kept
 
 _OPTION = re.compile(r"--?[\w-]+=cuda(:\d+)?")
+_REPR = re.compile(r"device\(type=\\?['\"]cuda\\?['\"]")
 # A regular expression over a device string: cuda and an index, or cuda as one of several types.
 _PATTERN = re.compile(r"^\^?[(\[]?(\?:|\?P<\w+>)?(cpu\|)?cuda(:|\(|\||\)|\$|\\d|\[|\?|$)")
 
@@ -75,6 +76,40 @@ class DeviceString(StringRule):
             if isinstance(parent, (ast.List, ast.Tuple)) and sinks.says(self.kind, option):
                 edits = unit.replace_in_string(node, "cuda", "mlu")
                 yield self.found(unit, node, "replaced", edits or (), why=f"option {option}", text=given)
+            elif not isinstance(parent, ast.JoinedStr):
+                yield from self.commands(node, unit)
+        elif isinstance(node.value, str) and "cuda" in node.value and "-" in node.value:
+            if _REPR.search(node.value):
+                yield from self._shown(node, unit)
+            elif not isinstance(unit.parent(node), ast.JoinedStr):
+                yield from self.commands(node, unit)
+        elif isinstance(node.value, str) and "type='cuda'" in node.value:
+            yield from self._shown(node, unit)
+
+    def _shown(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """`repr(x.device) == "device(type='cuda', index=0)"`: what a device prints of itself."""
+        parent = unit.parent(node)
+        if not _REPR.search(str(node.value)) or unit.is_docstring(node) or is_kept(unit, node):
+            return
+        if isinstance(parent, ast.Call):
+            leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+            asked = leaf.startswith("assert") or leaf in ("startswith", "endswith", "count", "find", "eq_")
+        else:
+            asked = isinstance(parent, ast.Compare)
+        edits = unit.replace_in_string(node, "cuda", "mlu")
+        if not asked or edits is None:
+            yield self.found(
+                unit,
+                node,
+                "unknown",
+                edits or (),
+                safety=Safety.UNSAFE if edits else Safety.MANUAL,
+                severity=Severity.INFO,
+                confidence=Confidence.LOW,
+                text="device(type='cuda')",
+            )
+            return
+        yield self.found(unit, node, "replaced", edits, why="what a device prints", text="cuda")
 
     def visit_Subscript(self, node: ast.Subscript, unit: Unit) -> Iterator[Finding]:
         """`int(device[5:])`: what stands behind "cuda:" begins one character earlier behind "mlu:"."""
@@ -125,3 +160,5 @@ class DeviceString(StringRule):
             rest = node.values[1:]
             if len(rest) <= 1 and all(isinstance(v, ast.FormattedValue) for v in rest):
                 yield from self.decide(node, "cuda:", unit)
+        elif any(isinstance(v, ast.Constant) and "cuda" in str(v.value) and "-" in str(v.value) for v in node.values):
+            yield from self.commands(node, unit)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from mlu_migrate import environ, sinks, strings
+from mlu_migrate import commandtexts, environ, sinks, strings
 from mlu_migrate.callargs import keyword_name
 from mlu_migrate.configs import vocabulary
 from mlu_migrate.configs.vocabulary import EnvironmentRow
@@ -19,26 +19,6 @@ from mlu_migrate.vendors import is_kept
 
 _GPU_ID = re.compile(r"(?:GPU|MIG)-", re.IGNORECASE)
 _NCCL = re.compile(r"NCCL_[A-Z0-9_]+")
-_COMMAND_NAME = re.compile(r"cmd|command|script|launch|run_?line", re.IGNORECASE)
-_RUNNERS = frozenset(
-    (
-        "system",
-        "popen",
-        "Popen",
-        "run",
-        "call",
-        "check_call",
-        "check_output",
-        "getoutput",
-        "getstatusoutput",
-        "execute",
-        "exec_command",
-        "run_command",
-        "run_cmd",
-        "create_subprocess_shell",
-        "execute_subprocess_async",
-    )
-)
 # Frameworks that read the CUDA names themselves and have no MLU back end here.
 _OTHERS = frozenset(
     ("tensorflow", "jax", "paddle", "mxnet", "cudf", "dask_cuda", "cupy", "onnxruntime", "tensorrt", "nvtabular")
@@ -255,7 +235,7 @@ def _command(unit: Unit, node: ast.Constant | ast.JoinedStr) -> Iterator[Place]:
     pattern = _assignment()
     if not pattern.search(unit.text(node)):
         return
-    sure = _is_command(unit, node)
+    sure = commandtexts.is_command(unit, node)
     for piece in strings.pieces(unit.data, *unit.span(node)) or ():
         for match in pattern.finditer(piece.raw):
             if not sure and piece.raw[: match.start("name")].strip() not in ("", "export", "env"):
@@ -273,32 +253,3 @@ def _command(unit: Unit, node: ast.Constant | ast.JoinedStr) -> Iterator[Place]:
 def _assignment() -> re.Pattern[str]:
     names = "|".join(sorted(vocabulary.environment(), key=len, reverse=True))
     return re.compile(rf"(?:^|(?<=[\s;&|(\"'])|(?<=-x)|(?<=-e))(?P<name>{names})=(?P<value>[\w,:.-]*)")
-
-
-def _is_command(unit: Unit, node: ast.AST) -> bool:
-    """Whether a text is run as a command: by what it is given to, or by the name it is stored under."""
-    for outer in unit.ancestors(node):
-        if isinstance(outer, ast.Call):
-            leaf = outer.func.attr if isinstance(outer.func, ast.Attribute) else getattr(outer.func, "id", "")
-            if leaf in sinks.PROSE:
-                return False
-            if leaf in _RUNNERS or _COMMAND_NAME.search(leaf):
-                return True
-        elif isinstance(outer, ast.keyword):
-            if outer.arg and _COMMAND_NAME.search(outer.arg):
-                return True
-            if outer.arg in ("help", "description", "epilog", "usage"):
-                return False
-        elif isinstance(outer, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            targets = outer.targets if isinstance(outer, ast.Assign) else [outer.target]
-            return any(_COMMAND_NAME.search(_last(t)) for t in targets)
-        elif isinstance(outer, ast.Return):
-            function = next((a for a in unit.ancestors(outer) if isinstance(a, ast.FunctionDef)), None)
-            return function is not None and _COMMAND_NAME.search(function.name) is not None
-        elif isinstance(outer, ast.stmt):
-            return False
-    return False
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

@@ -66,7 +66,7 @@ class IntegerDevice(Rule):
             return
         if isinstance(given, ast.Constant) and type(given.value) is int and given.value >= 0:
             text = quoted(unit, given, f"mlu:{given.value}")
-            sure = _CUDA.search(unit.data) is not None or _from_torch(unit, node)
+            sure = _is_cuda_file(unit)
             safety = Safety.SAFE if sure else Safety.UNSAFE  # `inputs.to(0)` and nothing else of CUDA in the file
             yield self.found(unit, given, "literal", unit.replace(given, text), safety=safety, number=str(given.value))
         elif isinstance(given, (ast.Name, ast.Attribute)):
@@ -97,6 +97,25 @@ class IntegerDevice(Rule):
 
 
 _CUDA = re.compile(rb"cuda|CUDA|nccl|mlu")
+
+
+def _is_cuda_file(unit: Unit) -> bool:
+    """Whether a bare ordinal surely means a card: the file speaks of CUDA, or gives one to something of torch."""
+    known = unit.memo.get("MLU207.sure")
+    if known is None:
+        known = _CUDA.search(unit.data) is not None or any(_is_literal(unit, c) for c in unit.index.nodes[ast.Call])
+        unit.memo["MLU207.sure"] = known
+    return bool(known)
+
+
+def _is_literal(unit: Unit, call: ast.Call) -> bool:
+    given = _device_argument(unit, call)
+    return (
+        isinstance(given, ast.Constant)
+        and type(given.value) is int
+        and given.value >= 0
+        and (unit.callee(call) == "torch.device" or _from_torch(unit, call))
+    )
 
 
 def _from_torch(unit: Unit, node: ast.expr, depth: int = 0) -> bool:

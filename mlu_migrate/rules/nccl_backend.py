@@ -49,12 +49,17 @@ class NcclBackend(StringRule):
         if isinstance(node.value, str) and self.kind.text.fullmatch(node.value):
             if not isinstance(unit.parent(node), ast.JoinedStr):
                 yield from self.decide(node, node.value, unit)
+        elif isinstance(node.value, str) and "nccl" in node.value and "-" in node.value:
+            if not isinstance(unit.parent(node), ast.JoinedStr):
+                yield from self.commands(node, unit)
 
     def visit_JoinedStr(self, node: ast.JoinedStr, unit: Unit) -> Iterator[Finding]:
         """`f"cpu:gloo,{device.type}:nccl"`."""
         last = node.values[-1]
         if isinstance(last, ast.Constant) and isinstance(last.value, str) and last.value == ":nccl":
             yield from self.decide(node, "nccl", unit)
+        elif any(isinstance(v, ast.Constant) and "nccl" in str(v.value) and "-" in str(v.value) for v in node.values):
+            yield from self.commands(node, unit)
 
     def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
         """`cuda:nccl` changes both words; upper case becomes lower, as torch writes it."""
