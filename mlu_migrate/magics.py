@@ -65,8 +65,10 @@ def read(text: str) -> Reading:
         if magic in _RUNS_SHELL:
             shell = magic != "script" or any(word.rsplit("/", 1)[-1] in ("bash", "sh", "zsh") for word in words[1:])
             return Reading("shell" if shell else "foreign", body=body)
-        if magic == "writefile":
-            return Reading("file", body=body, name=words[-1])
+        if magic in ("writefile", "file"):
+            return Reading("file", body=body, name=words[-1].strip("'\""))
+        if magic in ("python", "python3"):  # a process of its own, so a program of its own
+            return Reading("file", body=body, name="cell.py")
         if magic not in _RUNS_PYTHON:
             return Reading("foreign")
         first = 1

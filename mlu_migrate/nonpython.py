@@ -158,7 +158,7 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     """
     kind = kind_of(path, source[:200])
     if kind == "notebook":
-        return notebooks.migrate(source, path, settings, facts)
+        return notebooks.migrate(source, path, settings, facts, checker_of=checker_of)
     unchanged = FileResult(path, FileStatus.UNCHANGED, source=source)
     if kind is None or settings.configs == "off" or b"\0" in source:
         return unchanged
@@ -172,9 +172,14 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     return apply.finish(doc, _VALIDATORS.get(kind))
 
 
+def checker_of(name: str, source: bytes) -> Callable[[Document], None] | None:
+    """What looks at a file of that name with these first bytes; None for Python, notebooks and what is not known."""
+    return _CHECKERS.get(kind_of(name, source[:200]) or "")
+
+
 def _embedder(doc: Document) -> Callable[[str, int, int], bool]:
     def embed(name: str, start: int, end: int) -> bool:
-        checker = _CHECKERS.get(kind_of(name, doc.text[start:end][:200].encode("utf-8")) or "")
+        checker = checker_of(name, doc.text[start : min(end, start + 200)].encode("utf-8", "surrogatepass"))
         if checker is not None:
             inside.embed(doc, start, end, checker, name)
         return checker is not None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mlu_migrate import magics
-from mlu_migrate.configs import apply, checks, commandline, vocabulary
+from mlu_migrate.configs import apply, checks, commandline, inside, vocabulary
 from mlu_migrate.configs.document import Document
 from mlu_migrate.configs.jsonfile import NotJson
 from mlu_migrate.magics import Reading
@@ -25,6 +25,7 @@ from mlu_migrate.notebook_source import Cell, cells, language
 from mlu_migrate.settings import Settings
 
 Engine = Callable[[bytes], FileResult]
+CheckerOf = Callable[[str, bytes], Callable[[Document], None] | None]
 _PYTHON_WORDS = re.compile(r"(?i)cuda|nccl|nvtx|torch|gpu|mlu")
 
 
@@ -84,10 +85,16 @@ class Module:
 
 
 def migrate(
-    source: bytes, path: str, settings: Settings, facts: object = None, engine: Engine | None = None
+    source: bytes,
+    path: str,
+    settings: Settings,
+    facts: object = None,
+    engine: Engine | None = None,
+    checker_of: CheckerOf = lambda name, text: None,
 ) -> FileResult:
     """
-    Migrate one notebook. ``engine`` migrates Python source; without one the rewriter's own is used.
+    Migrate one notebook. ``engine`` migrates Python source; without one the rewriter's own is used. ``checker_of``
+    says what looks at a file of that name and text, for cells that write files.
 
     FAILED with a reason for a file that is no notebook, UNCHANGED for one whose kernel is not Python.
     """
@@ -102,7 +109,7 @@ def migrate(
     except (NotJson, ValueError, IndexError) as error:
         return FileResult(path, FileStatus.FAILED, f"not a notebook: {error}", source)
     run = engine or _own_engine(path, settings, facts)
-    work = _Notebook(doc, settings, run)
+    work = _Notebook(doc, settings, run, checker_of)
     try:
         work.read(all_cells)
     except EngineFailed as failure:
@@ -125,7 +132,8 @@ def _own_engine(path: str, settings: Settings, facts: object) -> Engine:
 
 
 class _Notebook:
-    def __init__(self, doc: Document, settings: Settings, engine: Engine) -> None:
+    def __init__(self, doc: Document, settings: Settings, engine: Engine, checker_of: CheckerOf) -> None:
+        self.checker_of = checker_of
         self.doc = doc
         self.settings = settings
         self.engine = engine
@@ -262,7 +270,7 @@ class _Notebook:
                 self.changes.update(edits)
 
     def _file(self, cell: Cell, reading: Reading) -> None:
-        """``%%writefile``: a program or a script of its own."""
+        """``%%writefile``: a program, a script or a configuration of its own."""
         if reading.name.endswith(".py"):
             module = Module()
             body = cell.text[reading.body :]
@@ -275,8 +283,9 @@ class _Notebook:
                 self._python(module)
             except EngineFailed as failure:
                 self._broken(cell, str(failure))
-        elif reading.name.endswith((".sh", ".bash", ".slurm", ".sbatch")):
-            self._shell(cell, reading.body)
+        elif checker := self.checker_of(reading.name, cell.text[reading.body :].encode("utf-8", "surrogatepass")):
+            found = checker
+            self._script(cell, lambda doc: inside.embed(doc, reading.body, len(doc.text), found, reading.name))
 
     def _broken(self, cell: Cell, reason: str) -> None:
         if not self.settings.wants("MLU607"):

@@ -131,6 +131,25 @@ def test_a_file_that_a_cell_writes_is_migrated_as_a_module_of_its_own() -> None:
     assert source == "%%writefile model.py\nimport torch\nimport torch_mlu  # noqa: F401\nprint(torch.zeros(1).mlu())"
 
 
+def test_a_configuration_that_a_cell_writes_goes_through_the_rules_of_its_format() -> None:
+    result = _migrate(_notebook("%%writefile conf.yaml\ndevice: cuda\nname: cuda\n", "%%file '.env'\nDEVICE=cuda\n"))
+    assert _sources(result.result) == [
+        "%%writefile conf.yaml\ndevice: mlu\nname: cuda\n",
+        "%%file '.env'\nDEVICE=mlu\n",
+    ]
+    assert [(f.cell, f.line, f.column) for f in result.findings] == [(1, 2, 9), (2, 2, 8)]
+
+
+def test_a_cell_that_runs_in_a_python_of_its_own_gets_an_import_of_its_own() -> None:
+    result = _migrate(_notebook("import torch\nx.cuda()", "%%python\nimport torch\nprint(torch.cuda.is_available())"))
+    assert _sources(result.result)[1].splitlines() == [
+        "%%python",
+        "import torch",
+        "import torch_mlu  # noqa: F401",
+        "print(torch.mlu.is_available())",
+    ]
+
+
 def test_findings_name_cell_and_line_of_the_input() -> None:
     texts = _sources(TRAINING)
     for finding in _migrate(TRAINING).findings:
