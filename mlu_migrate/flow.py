@@ -206,7 +206,7 @@ class Flow:
         elif isinstance(parent, (ast.Assign, ast.AnnAssign)):
             targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
             for target in targets:
-                for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+                for part in _parts(target):
                     yield self._target(part, kind, depth)
         elif isinstance(parent, ast.AugAssign):
             yield self._target(parent.target, kind, depth)
@@ -222,7 +222,7 @@ class Flow:
             yield self._case(parent, kind, depth)
         elif isinstance(parent, (ast.For, ast.AsyncFor, ast.comprehension)):
             if child is parent.iter:
-                for part in parent.target.elts if isinstance(parent.target, ast.Tuple) else [parent.target]:
+                for part in _parts(parent.target):
                     yield self._target(part, kind, depth)
         elif isinstance(parent, (ast.Raise, ast.Assert)):
             yield Use(Proof.OTHER, "message", Shape.KEEP)
@@ -252,6 +252,12 @@ class Flow:
         if isinstance(before, ast.Constant) and isinstance(before.value, str) and before.value.startswith("-"):
             if sinks.says(kind, before.value) and before.value.lstrip("-") not in sinks._TOO_SHORT:
                 yield Use(Proof.NAMED, f"option {before.value}")
+        elif is_text(before) and at % 2:
+            taker = self.unit.parent(row)  # cfg.merge_from_list(["MODEL.DEVICE", "cuda"])
+            leaf = _leaf(taker.func) if isinstance(taker, ast.Call) else getattr(taker, "arg", None)
+            key = before.value.rpartition(".")[2]  # type: ignore[union-attr]
+            if leaf in ("merge_from_list", "opts", "overrides", "from_dotlist") and sinks.says(kind, key):
+                yield Use(Proof.NAMED, f"key {key}")
 
     def _started(self, row: ast.Tuple | ast.List | ast.Set, child: ast.AST, kind: Kind, depth: int) -> Iterator[Use]:
         """`mp.spawn(worker, args=(world, "nccl"))`, `Process(target=worker, args=(...))`: arguments of a function."""
@@ -326,7 +332,9 @@ class Flow:
             return
         leaf = _leaf(call.func)
         if leaf in _ASSERTS and position in (0, 1) and len(call.args) > 1:
-            yield self._holds(call.args[1 - position], kind, depth + 1)
+            held = self._holds(call.args[1 - position], kind, depth + 1)
+            several = leaf in ("assertIn", "assertNotIn") and position == 1 and isinstance(child, (ast.Tuple, ast.List))
+            yield Use(held.proof, held.why, Shape.MEMBER, call) if several and held.proof else held
             return
         if kind.name == "device" and name and name.startswith(("torch.cuda.", "torch.mlu.")):
             yield Use(Proof.SINK, name)
@@ -350,15 +358,19 @@ class Flow:
             "cast",
             "deepcopy",
             "copy",
-        ) and name in (leaf, None, f"typing.{leaf}", f"copy.{leaf}"):
+            "iter",
+            "next",
+            "reversed",
+            "cycle",
+            "chain",
+            "deque",
+            "intern",
+        ) and name in (leaf, None, *(f"{module}.{leaf}" for module in _PASSING)):
             if leaf == "cast" and position == 0:
                 return
             yield from self._uses(call, kind, depth + 1)
             return
-        if (
-            leaf in _QUESTIONS
-            and position == 0
-        ):
+        if leaf in _QUESTIONS and position == 0:
             if isinstance(call.func, ast.Attribute):
                 held = self._holds(call.func.value, kind, depth + 1)
                 several = isinstance(child, ast.Tuple) and held.proof  # startswith(("cuda", "xpu"))
@@ -395,10 +407,10 @@ class Flow:
         if leaf in ("get", "pop") and position == 0:
             yield Use(Proof.OTHER, "key", Shape.KEEP)
             return
-        if leaf == "parametrize" and position == 1 and call.args and is_text(call.args[0]):
-            for word in call.args[0].value.split(","):  # type: ignore[attr-defined]
-                if sinks.says(kind, word.strip()):
-                    yield Use(Proof.NAMED, f'parameter "{word.strip()}"')
+        if leaf == "parametrize" and position == 1 and call.args:
+            for word in _parameter_names(call.args[0]):
+                if sinks.says(kind, word):
+                    yield Use(Proof.NAMED, f'parameter "{word}"')
             return
         if leaf in ("DEFINE_string", "DEFINE_enum") and position > 0 and is_text(call.args[0]):
             if position == 1 or (leaf == "DEFINE_enum" and position == 2):
@@ -421,9 +433,9 @@ class Flow:
         """What the surrounding `parametrize` calls the value at that position."""
         for outer in self.unit.ancestors(call):
             if isinstance(outer, ast.Call) and _leaf(outer.func) == "parametrize" and outer.args:
-                names = outer.args[0].value.split(",") if is_text(outer.args[0]) else []  # type: ignore[attr-defined]
-                if position < len(names) and sinks.says(kind, names[position].strip()):
-                    yield Use(Proof.NAMED, f'parameter "{names[position].strip()}"')
+                names = _parameter_names(outer.args[0])
+                if position < len(names) and sinks.says(kind, names[position]):
+                    yield Use(Proof.NAMED, f'parameter "{names[position]}"')
                 return
 
     def _keyword(self, call: ast.Call, word: str | None, child: ast.AST, kind: Kind, depth: int) -> Use:
@@ -645,11 +657,16 @@ class Flow:
     def _looked_up(self, node: ast.Dict, child: ast.AST, kind: Kind, depth: int) -> Use:
         """`{True: "nccl", False: "gloo"}[flag]`: a choice written as a table goes where the look-up goes."""
         parent = self.unit.parent(node)
-        call = self.unit.parent(parent) if isinstance(parent, ast.Attribute) and parent.attr == "get" else None
+        call = self.unit.parent(parent) if isinstance(parent, ast.Attribute) and parent.attr in _TAKEN else None
         read = parent if isinstance(parent, ast.Subscript) and parent.value is node else call
         if not isinstance(read, (ast.Subscript, ast.Call)):
             return _NOTHING
         uses = list(self._siblings([v for v in node.values if v is not child], kind))
+        walked = self.unit.parent(read)
+        if isinstance(walked, (ast.For, ast.AsyncFor, ast.comprehension)) and walked.iter is read:
+            into = walked.target
+            if isinstance(into, ast.Tuple) and len(into.elts) == 2 and parent.attr == "items":  # type: ignore[union-attr]
+                return self._best([*uses, *(self._target(p, kind, depth) for p in _parts(into.elts[1]))])
         return self._best([*uses, *self._uses(read, kind, depth + 1)])
 
     def _map(self, node: ast.Dict | ast.DictComp, kind: Kind) -> Use:
@@ -951,12 +968,31 @@ _ASSERTS = frozenset(
 )
 
 
+def _parameter_names(node: ast.expr) -> list[str]:
+    """`parametrize("device,n", ...)`, also as a tuple or list of texts."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [word.strip() for word in node.value.split(",")]
+    elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else []
+    return [e.value for e in elements if isinstance(e, ast.Constant) and isinstance(e.value, str)]
+
+
+def _parts(target: ast.expr) -> Iterator[ast.expr]:
+    """The names and attributes that an assignment or a loop binds."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for inner in target.elts:
+            yield from _parts(inner)
+    else:
+        yield target.value if isinstance(target, ast.Starred) else target
+
+
 def _is_enum(node: ast.AST) -> bool:
     return isinstance(node, ast.ClassDef) and any((_leaf(b) or "").endswith("Enum") for b in node.bases)
 
 
 _COLLECTIONS = frozenset(("frozenset", "set", "tuple", "list"))
+_PASSING = ("typing", "copy", "itertools", "collections", "sys")
 _NEUTRAL = frozenset(("", "auto", "none", "default"))
+_TAKEN = frozenset(("get", "items", "values", "pop"))
 # Methods of text whose first argument is looked for in it.
 _QUESTIONS = frozenset(
     "startswith endswith removeprefix split rsplit partition rpartition replace count find rfind index rindex strip "

@@ -73,8 +73,7 @@ def _stored(unit: Unit, name: str, owner: ast.expr) -> bool:
     """`opt.cuda = flag` somewhere in the file: the object's own attribute."""
     text = ast.unparse(owner)
     return any(
-        isinstance(a.ctx, ast.Store) and ast.unparse(a.value) == text
-        for a in unit.index.attributes.get(name, ())
+        isinstance(a.ctx, ast.Store) and ast.unparse(a.value) == text for a in unit.index.attributes.get(name, ())
     )
 
 
