@@ -251,7 +251,10 @@ def _tagged(value: object) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ["d", type(value).__name__, [_tagged(getattr(value, f.name)) for f in dataclasses.fields(value)]]
     if isinstance(value, Mapping):
-        return ["m", *sorted(([_tagged(k), _tagged(v)] for k, v in value.items()), key=json.dumps)]
+        return [
+            "m",
+            *sorted(([_tagged(k), _tagged(v)] for k, v in value.items()), key=lambda pair: json.dumps(pair[0])),
+        ]
     if isinstance(value, (set, frozenset)):
         return ["s", *sorted((_tagged(item) for item in value), key=json.dumps)]
     if isinstance(value, (list, tuple)):

@@ -17,7 +17,7 @@ from typing import Any
 
 from mlu_migrate import baseline, cache, gitinfo, pool, walk
 from mlu_migrate.model import FileResult, FileStatus, Finding, RunResult
-from mlu_migrate.settings import Options, Settings, project_root
+from mlu_migrate.settings import Options, Settings, is_project, project_root
 
 LARGEST = 100 * 1024 * 1024  # bytes; a larger file is data, whatever its name
 FACT_FILES = 50_000  # Python files of a project that are scanned for facts; beyond that only those of the run
@@ -282,43 +282,78 @@ def _read(path: Path) -> bytes | str:
 
 def _learn(work: _Work, jobs: Sequence[Job], whole: Sequence[Path]) -> None:
     """
-    Facts of each project the run touches, from the cache where nothing changed. Roots and files are absolute here.
+    Facts of each project the run touches; what a file says is looked at again only when the file has changed. Roots and
+    files are absolute here.
 
     ``jobs`` are those whose files could be read; ``whole`` are the folders of which they are all there is.
     """
     from mlu_migrate import project
 
-    types = tuple(item for item in vars(project).values() if isinstance(item, type) and dataclasses.is_dataclass(item))
     for root in work.roots:
-        files = _fact_files(work, root, jobs, root.resolve() in whole)
-        rows = []
-        for path in files:
+        known = _known_facts(work, root)
+        present: dict[str, Row] = {}
+        for path in _fact_files(work, root, jobs, root.resolve() in whole):
             try:
                 status = os.stat(path)
-            except OSError:
+                rel = path.relative_to(root).as_posix()
+            except (OSError, ValueError):
                 continue
-            rows.append((str(path), status.st_size, status.st_mtime_ns))
-        name = cache.key("facts", cache.tool_fingerprint(), str(root), cache.encode(rows))
-        body = work.store.get(name) if work.store else None
-        if body is None:
-            size = sum(row[1] for row in rows)
-            scanned = next(iter(pool.run(_scan, None, [(root, files)], [size], jobs=1, seconds=FACT_SECONDS)))
+            present[rel] = (status.st_size, status.st_mtime_ns, None)
+        stale = [rel for rel, row in present.items() if known.get(rel, _NO_ROW)[:2] != row[:2]]
+        looked: dict[str, Any] = {}
+        if stale:
+            size = sum(present[rel][0] for rel in stale)
+            scanned = next(iter(pool.run(_scan, None, [(root, stale)], [size], jobs=1, seconds=FACT_SECONDS)))
             if scanned.value is None:
                 work.talk(f"{root}: nothing is known of the project as a whole: {scanned.reason}")
                 work.facts.append(None)
                 work.facts_key.append("")
                 continue
-            body = scanned.value
-            if work.store:
-                work.store.put(name, body)
-        work.facts.append(cache.decode(body, types))
-        work.facts_key.append(cache.key(body))
+            looked = cache.decode(scanned.value, _fact_types())
+        rows = {
+            rel: (size, stamp, looked[rel] if rel in looked else known[rel][2])
+            for rel, (size, stamp, _) in present.items()
+            if rel in looked or rel not in stale
+        }
+        if work.store and rows != known:
+            work.store.put(_facts_name(root), cache.encode(rows))
+        files = {rel: row[2] for rel, row in rows.items()}
+        work.facts.append(project.join(files))
+        work.facts_key.append(cache.key(cache.encode({rel: facts for rel, facts in files.items() if facts})))
+
+
+Row = tuple[int, int, Any]  # bytes and time of change in ns of a file, what it says
+_NO_ROW: Row = (-1, -1, None)
+
+
+def _facts_name(root: Path) -> str:
+    return cache.key("facts", cache.tool_fingerprint(), str(root))
+
+
+def _known_facts(work: _Work, root: Path) -> dict[str, Row]:
+    body = work.store.get(_facts_name(root)) if work.store else None
+    try:
+        return dict(cache.decode(body, _fact_types())) if body is not None else {}
+    except ValueError:
+        return {}
+
+
+def _fact_types() -> tuple[type, ...]:
+    from mlu_migrate.filefacts import FileFacts
+
+    return (FileFacts,)
 
 
 def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> list[Path]:
     own = [Path(os.path.abspath(job.path)) for job in jobs if job.root == root and job.python]
     if whole and work.options.exclude is None and not work.options.extend_exclude and work.options.gitignore:
         return own
+    if not is_project(root):
+        # A script that lies about, in a home folder perhaps: what it can import without more ado is beside it or one
+        # folder down. All that lies below may be anything.
+        beside = [path for pattern in ("*.py", "*/*.py") for path in root.glob(pattern)]
+        places = {path for path in beside if not path.parent.name.startswith(".")}
+        return sorted(places.union(own))
     around = walk.find(root, root, walk.Rules(), lambda path: False).files
     if len(around) > FACT_FILES:
         work.talk(f"{root}: {len(around)} Python files; only those of this run are looked at for what they define")
@@ -327,11 +362,11 @@ def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> li
     return [item.path for item in around] + [path for path in own if path not in places]
 
 
-def _scan(context: object, item: tuple[Path, list[Path]]) -> bytes:
+def _scan(context: object, item: tuple[Path, list[str]]) -> bytes:
     from mlu_migrate import project
 
     root, files = item
-    return cache.encode(project.scan(root, files))
+    return cache.encode(project.look_at(root, files))
 
 
 def _migrate(

@@ -1,59 +1,19 @@
 """
 Facts from the whole tree, gathered in one cheap read-only pass: what one file alone cannot know.
 
-Only top-level statements and class bodies are looked at with `ast`; where values flow is taken from a few patterns
-over the bytes. The result is plain data: it is sent to workers and cached.
+filefacts.py looks at each file, this module follows re-exports and base classes across them. The result is plain data:
+it is sent to workers, and rules ask it.
 """
 
 from __future__ import annotations
 
-import ast
-import re
-import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from mlu_migrate.collecting import held_back
-from mlu_migrate.names import dotted
-from mlu_migrate.source import Source, SourceError
+from mlu_migrate.filefacts import FileFacts, look, module_of
 
-INTERESTING = (b"torch", b"cuda", b"nccl", b"device")
-# What stands at a device sink. One pattern a sink, each beginning with plain letters, which `re` finds fast.
-_NAME = rb"\s*((?:[A-Za-z_]\w*\.)*)([A-Za-z_]\w*)(\()?"
-_SINKS = tuple(
-    re.compile(head + _NAME)
-    for head in (
-        rb"\.to\(",
-        rb"device\s*=",
-        rb"torch\.device\(",
-        rb"torch\.device\(\s*f[\"']\{",
-        rb"map_location\s*=",
-        rb"device_type\s*=",
-        rb"set_device\(",
-    )
-)
-
-
-def _sinks(data: bytes) -> Iterator[re.Match[bytes]]:
-    """Names handed to a device sink: group 1 the dotted prefix, 2 the last name, 3 an opening parenthesis of a call."""
-    for pattern in _SINKS:
-        for match in pattern.finditer(data):
-            before = data[match.start() - 1 : match.start()]
-            if not (before.isalnum() or before == b"_") or pattern is _SINKS[0]:
-                yield match
-
-
-# What only the tree can tell: own methods of these names, aliases of torch modules, star imports.
-_NEEDS_TREE = re.compile(
-    rb"def (?:cuda|is_cuda|mlu|is_mlu)\b|import \*|^\w+\s*=\s*(?:\w+\.)*(?:torch|cuda)\b", re.MULTILINE
-)
-_IMPORTS = re.compile(
-    rb"^(?:from[ \t]+[.\w]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\r\n(]+)|import[ \t]+[^\r\n]+)", re.MULTILINE
-)
-# Imports that can lead to a torch module: what else a module imports is of no interest.
-_WORTH = (b"torch", b"cuda", b"amp", b"nvtx", b"nccl", b"cudnn", b"dist")
-_CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^()]*)\)[ \t]*:", re.MULTILINE)
 _MODULE_BASES = frozenset(
     "Module Sequential ModuleList ModuleDict LightningModule ScriptModule DataParallel DistributedDataParallel "
     "PreTrainedModel "
@@ -115,188 +75,65 @@ class ProjectFacts:
         return found[0] if len(found) == 1 else None
 
 
-def scan(root: Path, files: Iterable[Path]) -> ProjectFacts:
+def look_at(root: Path, files: Iterable[str]) -> dict[str, FileFacts]:
     """
-    Read the Python files of a tree once. ``root`` is what their module names and report paths are relative to.
+    The facts of each file; paths are relative to ``root``, POSIX separators.
 
     Files that cannot be read or parsed are passed over here; the run itself reports them.
     """
-    collector = Collector()
+    found = {}
     with held_back():
-        for path in files:
+        for rel in files:
             try:
-                relative = path.relative_to(root).as_posix()
-                collector.add(relative, path.read_bytes())
+                found[rel] = look(rel, (root / rel).read_bytes())
             except (OSError, ValueError):
                 continue
-    return collector.facts()
+    return found
+
+
+def scan(root: Path, files: Iterable[Path]) -> ProjectFacts:
+    """The facts of a tree. ``root`` is what module names and report paths are relative to."""
+    return join(look_at(root, [path.relative_to(root).as_posix() for path in files]))
 
 
 class Collector:
     """Gathers facts file by file."""
 
     def __init__(self) -> None:
-        self.modules: dict[str, str] = {}
-        self.bound: dict[str, dict[str, str]] = {}
-        self.raw_classes: list[tuple[str, str, tuple[str, ...], frozenset[str]]] = []
-        self.functions: dict[str, dict[str, tuple[str, ...]]] = {}
-        self.device_params: set[tuple[str, str]] = set()
-        self.device_names: set[str] = set()
-        self.unknown = 0
-        self.entries: list[str] = []
-        self.provides: set[str] = set()
+        self.files: dict[str, FileFacts] = {}
 
     def add(self, path: str, data: bytes) -> None:
         """Take one file into account; ``path`` relative to the root, POSIX separators."""
-        pure = PurePosixPath(path)
-        parts = list(pure.with_suffix("").parts)
-        if parts and parts[-1] == "__init__":
-            parts.pop()
-        module = ".".join(parts)
-        self.modules[path] = module
-        self.bound.setdefault(module, {})
-        if not any(word in data for word in INTERESTING):
-            return
-        self.unknown += data.count(b".cuda(")
-        if b"__main__" in data and b"torch" in data:
-            self.entries.append(path)
-        if b"torch_mlu" in data:
-            self.provides.add(module)
-        package = path.endswith("__init__.py")
-        if not _NEEDS_TREE.search(data) and not any(not m[1] and not m[3] for m in _sinks(data)):
-            self._by_pattern(data, module, package)
-            return
-        try:
-            source = Source(data)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(source.data if source.encoding == "utf-8" else source.text)
-        except (SourceError, SyntaxError, ValueError, RecursionError, MemoryError):
-            return
-        spans: list[tuple[int, int, str, tuple[str, ...]]] = []
-        self._body(tree.body, module, package, spans)
-        self._sinks(source, spans)
-
-    def _by_pattern(self, data: bytes, module: str, package: bool) -> None:
-        """Imports and class headers of a file whose functions are of no interest, without parsing it."""
-        bound = self.bound[module]
-        for match in _IMPORTS.finditer(data):
-            if not any(word in match[0] for word in _WORTH):
-                continue
-            text = match[0].decode("utf-8", "replace")
-            try:
-                statement = ast.parse(text.strip()).body[0]
-            except (SyntaxError, ValueError, IndexError):
-                continue
-            self._body([statement], module, package, [])
-        for match in _CLASS.finditer(data):
-            bases = tuple(
-                b.strip() for b in match[2].decode("utf-8", "replace").split(",") if "=" not in b and b.strip()
-            )
-            resolved = []
-            for base in bases:
-                head, _, rest = base.partition(".")
-                resolved.append((bound[head] + (f".{rest}" if rest else "")) if head in bound else base)
-            self.raw_classes.append((module, match[1].decode("utf-8", "replace"), tuple(resolved), frozenset()))
-        for match in _sinks(data):
-            if match[1] and not match[3]:
-                self.device_names.add(match[2].decode("ascii", "replace"))
-
-    def _body(
-        self, body: list[ast.stmt], module: str, package: bool, spans: list[tuple[int, int, str, tuple[str, ...]]]
-    ) -> None:
-        bound = self.bound[module]
-        for node in body:
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    root = alias.name.partition(".")[0]
-                    bound[alias.asname or root] = alias.name if alias.asname else root
-            elif isinstance(node, ast.ImportFrom):
-                base = _absolute(module, node.module or "", node.level, package)
-                for alias in node.names:
-                    if alias.name == "*":
-                        bound[f"*{len(bound)}"] = base
-                    else:
-                        bound[alias.asname or alias.name] = f"{base}.{alias.name}"
-            elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                spelled = dotted(node.value)
-                if spelled:
-                    head, _, rest = spelled.partition(".")
-                    if head in bound:
-                        bound[node.targets[0].id] = bound[head] + (f".{rest}" if rest else "")
-                else:
-                    bound.pop(node.targets[0].id, None)
-            elif isinstance(node, (ast.Try, ast.If)):
-                self._body([*node.body, *node.orelse], module, package, spans)
-            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                bound.pop(node.name, None)
-                self._function(node, module, node.name, spans)
-            elif isinstance(node, ast.ClassDef):
-                bound.pop(node.name, None)
-                self._class(node, module, spans)
-
-    def _function(
-        self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef,
-        module: str,
-        name: str,
-        spans: list[tuple[int, int, str, tuple[str, ...]]],
-    ) -> None:
-        a = node.args
-        params = tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
-        self.functions.setdefault(module, {})[name] = params
-        spans.append((node.lineno, node.end_lineno or node.lineno, name, params))
-
-    def _class(self, node: ast.ClassDef, module: str, spans: list[tuple[int, int, str, tuple[str, ...]]]) -> None:
-        methods: set[str] = set()
-        for item in node.body:
-            if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                methods.add(item.name)
-                self._function(
-                    item, module, node.name if item.name == "__init__" else f"{node.name}.{item.name}", spans
-                )
-            elif isinstance(item, ast.Assign):
-                methods |= {t.id for t in item.targets if isinstance(t, ast.Name)}
-        bound = self.bound[module]
-        bases: list[str] = []
-        for base in node.bases:
-            spelled = dotted(base) or "?"
-            head, _, rest = spelled.partition(".")
-            bases.append((bound[head] + (f".{rest}" if rest else "")) if head in bound else spelled)
-        self.raw_classes.append((module, node.name, tuple(bases), frozenset(methods)))
-
-    def _sinks(self, source: Source, spans: list[tuple[int, int, str, tuple[str, ...]]]) -> None:
-        for match in _sinks(source.data):
-            if match[3]:
-                continue
-            name = match[2].decode("ascii", "replace")
-            if name in ("self", "None", "True", "False", "torch", "str", "int"):
-                continue
-            if match[1]:
-                self.device_names.add(name)
-                continue
-            line = source.line_of(match.start())
-            inner = [s for s in spans if s[0] <= line <= s[1]]
-            owner = min(inner, key=lambda s: s[1] - s[0], default=None)
-            if owner is not None and name in owner[3]:
-                self.device_params.add((owner[2], name))
-            else:
-                self.device_names.add(name)
+        self.files[path] = look(path, data)
 
     def facts(self) -> ProjectFacts:
-        """Everything gathered, with re-exports and base classes followed."""
-        exports = _exports(self.bound)
-        return ProjectFacts(
-            modules=self.modules,
-            exports=exports,
-            classes=_classes(self.raw_classes),
-            functions=self.functions,
-            device_params=frozenset(self.device_params),
-            device_names=frozenset(self.device_names),
-            unknown_cuda_calls=self.unknown,
-            entry_points=tuple(sorted(self.entries)),
-            provides_import=frozenset(self.provides),
-        )
+        """Everything gathered, put together."""
+        return join(self.files)
+
+
+def join(files: Mapping[str, FileFacts]) -> ProjectFacts:
+    """The facts of a project from those of its files (path -> facts), with re-exports and base classes followed."""
+    bound: dict[str, dict[str, str]] = {}
+    functions: dict[str, dict[str, tuple[str, ...]]] = {}
+    classes = []
+    modules = {path: module_of(path) for path in files}
+    for path, file in files.items():
+        module = modules[path]
+        bound.setdefault(module, {}).update(file.bound)
+        if file.functions:
+            functions.setdefault(module, {}).update(file.functions)
+        classes += [(module, *row) for row in file.classes]
+    return ProjectFacts(
+        modules=modules,
+        exports=_exports(bound),
+        classes=_classes(classes),
+        functions=functions,
+        device_params=frozenset().union(*(file.device_params for file in files.values())),
+        device_names=frozenset().union(*(file.device_names for file in files.values())),
+        unknown_cuda_calls=sum(file.cuda_calls for file in files.values()),
+        entry_points=tuple(sorted(path for path, file in files.items() if file.entry_point)),
+        provides_import=frozenset(modules[path] for path, file in files.items() if file.provides_import),
+    )
 
 
 def _exports(bound: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
@@ -385,11 +222,3 @@ def _classes(raw: list[tuple[str, str, tuple[str, ...], frozenset[str]]]) -> dic
 _PLAIN = frozenset(
     "Dataset IterableDataset Enum IntEnum NamedTuple ABC Protocol Generic dict list tuple str int UserDict".split()
 )
-
-
-def _absolute(module: str, target: str, level: int, package: bool) -> str:
-    if not level:
-        return target
-    base = module.split(".") if module else []
-    keep = len(base) - level + (1 if package else 0)
-    return ".".join([*base[: max(keep, 0)], *([target] if target else [])])

@@ -120,10 +120,12 @@ def find_config(start: Path) -> Path | None:
 def project_root(start: Path) -> Path:
     """The nearest folder at or above ``start`` with a pyproject.toml or a .git, else the folder of ``start`` itself."""
     folder = start if start.is_dir() else start.parent
-    for place in (folder, *folder.parents):
-        if (place / "pyproject.toml").is_file() or (place / ".git").exists():
-            return place
-    return folder
+    return next((place for place in (folder, *folder.parents) if is_project(place)), folder)
+
+
+def is_project(folder: Path) -> bool:
+    """Whether a project begins here: a pyproject.toml or a .git."""
+    return (folder / "pyproject.toml").is_file() or (folder / ".git").exists()
 
 
 def load(

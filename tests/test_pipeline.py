@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -94,11 +95,55 @@ def test_facts_that_cannot_be_had_are_told_and_the_run_goes_on(project: Path, mo
 
 
 def test_facts_can_be_sent_and_stored(project: Path) -> None:
+    from mlu_migrate import filefacts
     from mlu_migrate import project as scanning
 
-    facts = scanning.scan(project, sorted(project.rglob("*.py")))
-    types = (scanning.ProjectFacts, scanning.ClassFact)
-    assert cache.decode(cache.encode(facts), types) == facts
+    facts = scanning.look_at(project, [path.relative_to(project).as_posix() for path in project.rglob("*.py")])
+    assert cache.decode(cache.encode(facts), (filefacts.FileFacts,)) == facts
+
+
+@pytest.fixture
+def looked_at(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Answers the files that were looked at for facts since it was last asked; workers write them down."""
+    log = tmp_path_factory.mktemp("facts") / "log"
+    real = pipeline._scan
+
+    def spy(context: object, item: tuple[Path, list[str]]) -> bytes:
+        log.write_text("\n".join(item[1]))
+        return real(context, item)
+
+    def answer() -> list[str]:
+        lines = log.read_text().splitlines() if log.exists() else []
+        log.unlink(missing_ok=True)
+        return sorted(lines)
+
+    monkeypatch.setattr(pipeline, "_scan", spy)
+    return answer
+
+
+def test_only_a_changed_file_is_looked_at_again_for_what_it_says(
+    project: Path, looked_at: Callable[[], list[str]]
+) -> None:
+    first = run(project).result
+    assert len(looked_at()) > 1
+    changed = next(path for path in sorted(project.rglob("*.py")) if b"cuda" in path.read_bytes())
+    changed.write_bytes(changed.read_bytes() + b"\n# longer\n")
+    second = run(project).result
+    assert looked_at() == [changed.relative_to(project).as_posix()]
+    assert [file.status for file in first.files] == [file.status for file in second.files]
+    run(project)
+    assert looked_at() == []
+
+
+def test_a_file_in_no_project_does_not_make_all_that_lies_below_be_read(
+    tmp_path: Path, looked_at: Callable[[], list[str]]
+) -> None:
+    for name in ("train.py", "utils/own.py", "other/deep/er/x.py", ".venv/y.py"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(CALL)
+    run(tmp_path / "train.py")
+    assert looked_at() == ["train.py", "utils/own.py"]
 
 
 def test_since_outside_git_is_an_error_of_use(tmp_path: Path) -> None:
