@@ -281,12 +281,18 @@ class Flow:
             yield Use(Proof.SIBLING, "availability test")
         yield from self._siblings([node.orelse if child is node.body else node.body], kind)
 
-    def asks_availability(self, test: ast.AST) -> bool:
+    def asks_availability(self, test: ast.AST, depth: int = 0) -> bool:
         """Whether a condition asks torch.cuda if there is a card."""
         for node in ast.walk(test):
             name = self.unit.name(node) if isinstance(node, ast.Attribute) else None
             if name in ("torch.cuda.is_available", "torch.cuda.device_count", "torch.distributed.is_nccl_available"):
                 return True
+            if depth < 2 and isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):  # HAS = is_available()
+                owner = self.unit.index.owner(self.unit.scope(node), node.id)
+                for binding in (owner.bindings.get(node.id, ()) if owner else ())[:3]:
+                    value = binding.value if binding.kind == "assign" else None
+                    if value is not None and self.asks_availability(value, depth + 1):
+                        return True
         return False
 
     def _siblings(self, others: list[ast.expr], kind: Kind) -> Iterator[Use]:
@@ -333,8 +339,8 @@ class Flow:
         leaf = _leaf(call.func)
         if leaf in _ASSERTS and position in (0, 1) and len(call.args) > 1:
             held = self._holds(call.args[1 - position], kind, depth + 1)
-            several = leaf in ("assertIn", "assertNotIn") and position == 1 and isinstance(child, (ast.Tuple, ast.List))
-            yield Use(held.proof, held.why, Shape.MEMBER, call) if several and held.proof else held
+            row = leaf in ("assertIn", "assertNotIn") and position == 1 and isinstance(child, (ast.Tuple, ast.List))
+            yield Use(held.proof, held.why, Shape.MEMBER, call) if row and held.proof else held
             return
         if kind.name == "device" and name and name.startswith(("torch.cuda.", "torch.mlu.")):
             yield Use(Proof.SINK, name)

@@ -39,8 +39,8 @@ def _found(unit: Unit) -> list[tuple[ast.AST, str]]:
         leaf = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         if leaf in _ASK and isinstance(call.func, ast.Name) and len(call.args) > 1:
             text = call.args[1]
-            if is_text(text, "is_cuda", "cuda") and _names_method(unit, call, text.value):  # type: ignore[attr-defined]
-                out.append((text, text.value))  # type: ignore[attr-defined]
+            if is_text(text, "is_cuda", "cuda") and _names_method(unit, call, text.value):
+                out.append((text, text.value))
         elif leaf == "methodcaller" and is_text(call.args[0], "cuda"):
             out.append((call.args[0], "cuda"))
         elif leaf == "attrgetter":

@@ -93,7 +93,8 @@ class CapabilityGate(Rule):
         numbers = any(
             isinstance(n, ast.Constant) and isinstance(n.value, (int, float)) for s in sides for n in ast.walk(s)
         )
-        if numbers and any(self._comes_from(s, unit, _CAPABILITY, 0) for s in sides):
+        asked = any(self._comes_from(s, unit, _CAPABILITY, 0) or self._is_major(s, unit) for s in sides)
+        if numbers and asked:
             yield self.found(unit, node, "capability")
             return
         texts = [
@@ -106,6 +107,11 @@ class CapabilityGate(Rule):
         elif any(_is_size(s) for s in sides) and any(self._is_memory(s, unit) for s in sides):
             yield self.found(unit, node, "memory", severity=Severity.INFO)
 
+    def _is_major(self, node: ast.expr, unit: Unit) -> bool:
+        """`get_device_properties(0).major`."""
+        fields = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and n.attr in ("major", "minor")]
+        return any(self._comes_from(f.value, unit, _PROPERTIES, 0) for f in fields)
+
     def _is_memory(self, node: ast.expr, unit: Unit) -> bool:
         if self._comes_from(node, unit, _MEMORY, 0):
             return True
@@ -116,6 +122,10 @@ class CapabilityGate(Rule):
         """`get_device_properties(0).warp_size`."""
         if node.attr in _ABSENT and _asks(unit) and self._comes_from(node.value, unit, _PROPERTIES, 0):
             yield self.found(unit, node, "property", severity=Severity.ERROR, field=node.attr)
+        elif (
+            node.attr == "multi_processor_count" and _asks(unit) and self._comes_from(node.value, unit, _PROPERTIES, 0)
+        ):
+            yield self.found(unit, node, "cores", severity=Severity.INFO)
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`get_device_properties()` needs its argument on an MLU."""

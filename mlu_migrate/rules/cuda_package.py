@@ -10,8 +10,9 @@ from mlu_migrate import apimap
 from mlu_migrate.fallback import has_fallback
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
-from mlu_migrate.unit import Unit
+from mlu_migrate.unit import Unit, is_text
 
+_IMPORTERS = ("importlib.import_module", "__import__")
 _TORCH = "torch"  # kind of the rows that are no CUDA package but must fit the plugin
 # Import names that a CPU build brings too: importing them says nothing about CUDA.
 _BOTH = frozenset(("faiss", "tensorflow", "dgl", "onnxruntime", "spconv", "gpustat"))
@@ -66,6 +67,31 @@ class CudaPackage(Rule):
         for alias in node.names:
             yield from self._tell(unit, alias, alias.name, node)
 
+    def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
+        """`importlib.import_module("flash_attn")`."""
+        if node.args and is_text(node.args[0]) and unit.callee(node) in _IMPORTERS:
+            text = node.args[0].value  # type: ignore[attr-defined]
+            yield from self._tell(unit, node, text, unit.statement(node))
+
+    def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        """`faiss.StandardGpuResources()`: the GPU side of a package that has a CPU side."""
+        if "gpu" in node.attr.lower() and (unit.name(node) or "").startswith("faiss."):
+            row = next((r for r in apimap.read("packages", "package") if "faiss" in r.get("modules", ())), None)
+            seen: set[str] = unit.memo.setdefault("cuda_package.seen", set())  # type: ignore[assignment]
+            if row is not None and "faiss" not in seen:
+                seen.add("faiss")
+                zh = row.get("instead_zh", row["instead"])
+                yield self.found(
+                    unit,
+                    node,
+                    "needed",
+                    severity=Severity.WARNING,
+                    package=f"faiss.{node.attr}",
+                    instead=row["instead"],
+                    instead_zh=zh,
+                    source=row["source"],
+                )
+
     def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
         """`from flash_attn import f`."""
         if node.module and not node.level:
@@ -106,4 +132,16 @@ class CudaPackage(Rule):
 
 
 def _gated(unit: Unit, node: ast.AST) -> bool:
-    return any(isinstance(outer, ast.If) and unit.flow.asks_availability(outer.test) for outer in unit.ancestors(node))
+    """Whether an import runs only where there is a card: below a test, or behind `if not available: return`."""
+    child: ast.AST = node
+    for outer in unit.ancestors(node):
+        if isinstance(outer, ast.If) and child in outer.body and unit.flow.asks_availability(outer.test):
+            return True
+        body = getattr(outer, "body", None)
+        if isinstance(body, list) and child in body:
+            for before in body[: body.index(child)]:
+                leaves = isinstance(before, ast.If) and isinstance(before.body[-1], (ast.Return, ast.Raise))
+                if leaves and unit.flow.asks_availability(before.test):
+                    return True
+        child = outer
+    return False

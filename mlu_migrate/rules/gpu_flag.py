@@ -41,7 +41,16 @@ class GpuFlag(Rule):
     severity = Severity.WARNING
     safety = Safety.MANUAL
     topics = ("advice",)
-    needs = (b"attn_implementation", b"accelerator", b"flash_attention", b"load_in_", b"8bit", b"ExecutionProvider")
+    needs = (
+        b"attn_implementation",
+        b"gpus=",
+        b"xformers",
+        b"accelerator",
+        b"flash_attention",
+        b"load_in_",
+        b"8bit",
+        b"ExecutionProvider",
+    )
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Keywords of calls."""
@@ -50,17 +59,27 @@ class GpuFlag(Rule):
                 yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
             elif keyword.arg == "accelerator" and is_text(keyword.value, "gpu", "cuda"):
                 yield self.found(unit, keyword.value, "accelerator")
+            elif keyword.arg == "gpus" and _leaf(node.func) == "Trainer" and not is_text(keyword.value):
+                if getattr(keyword.value, "value", 1) not in (0, None):
+                    yield self.found(unit, keyword, "accelerator")
             elif keyword.arg == "use_flash_attention_2" and getattr(keyword.value, "value", None) is True:
                 yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
             elif keyword.arg in ("load_in_8bit", "load_in_4bit") and getattr(keyword.value, "value", None) is True:
                 yield from self._once(unit, keyword, "quantised", Severity.ERROR, option=keyword.arg)
+        if _leaf(node.func) in (
+            "enable_xformers_memory_efficient_attention",
+            "set_use_memory_efficient_attention_xformers",
+        ):
+            yield from self._once(unit, node.func, "xformers", Severity.ERROR, option="xformers")
         init = argument(node, "optim")
         if is_text(init) and "8bit" in init.value:  # type: ignore[union-attr]
             assert init is not None
             yield self.found(unit, init, "quantised", severity=Severity.ERROR, option=init.value)  # type: ignore[attr-defined]
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
-        """ONNX Runtime's provider names."""
+        """ONNX Runtime's provider names, and flash-attention as a setting."""
+        if node.value in _ATTENTION and _is_setting(unit, node):
+            yield from self._once(unit, node, "attention", Severity.ERROR, option=str(node.value))
         if node.value in ("CUDAExecutionProvider", "TensorrtExecutionProvider") and not unit.is_docstring(node):
             yield from self._once(unit, node, "provider", Severity.WARNING, provider=str(node.value))
 
@@ -72,3 +91,17 @@ class GpuFlag(Rule):
         if option + provider not in seen:
             seen.add(option + provider)
             yield self.found(unit, node, message, severity=severity, option=option, provider=provider)
+
+
+def _leaf(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _is_setting(unit: Unit, node: ast.Constant) -> bool:
+    """A value that is stored or a default, not one that is compared with, listed, or told by its keyword already."""
+    parent = unit.parent(node)
+    if isinstance(parent, ast.keyword):
+        return parent.arg not in ("attn_implementation", "help", "choices")
+    if isinstance(parent, ast.Dict):
+        return node in parent.values
+    return isinstance(parent, (ast.Assign, ast.AnnAssign, ast.IfExp, ast.Return, ast.arguments, ast.FunctionDef))

@@ -66,7 +66,7 @@ class IntegerDevice(Rule):
             return
         if isinstance(given, ast.Constant) and type(given.value) is int and given.value >= 0:
             text = quoted(unit, given, f"mlu:{given.value}")
-            sure = _is_cuda_file(unit)
+            sure = _is_cuda_file(unit) or (unit.callee(node) or "").startswith("transformers.")
             safety = Safety.SAFE if sure else Safety.UNSAFE  # `inputs.to(0)` and nothing else of CUDA in the file
             yield self.found(unit, given, "literal", unit.replace(given, text), safety=safety, number=str(given.value))
         elif isinstance(given, (ast.Name, ast.Attribute)):
@@ -147,6 +147,8 @@ def _device_argument(unit: Unit, node: ast.Call) -> ast.expr | None:
     if name in loading.LOADERS:
         return loading.given(unit, node)
     if (name or "").startswith("torch.") and not (name or "").startswith(("torch.cuda.", "torch.mlu.", "torch.utils.")):
+        return argument(node, "device")
+    if (name or "").startswith("transformers.") and (name or "").endswith("pipeline"):
         return argument(node, "device")
     func = node.func
     if isinstance(func, ast.Attribute) and func.attr == "to" and unit.uses_torch:

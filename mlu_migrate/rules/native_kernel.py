@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from mlu_migrate.fallback import has_fallback
 from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument
@@ -14,6 +15,15 @@ _BASE = "torch.utils.cpp_extension"
 _BUILDERS = {f"{_BASE}.CUDAExtension", f"{_BASE}.load", f"{_BASE}.load_inline"}
 _KERNEL = re.compile(
     r"__global__|__device__|#include\s*<cuda|cudaStream_t|asm volatile|\.version \d+\.\d+\s+\.target sm_"
+)
+# Modules that a CUDA build makes: `roi_align_cuda`, `my_cuda_ext`. Helpers written in Python are named otherwise.
+_EXTENSION = re.compile(r"^(?!torch)(\w+_)?(cuda|CUDA)(_?(ext|extension|kernels?|ops|lib|backend|C))?$")
+_MOVES = re.compile(
+    r"(is|has|use|to|move|no|with|check|get|set|init|test|skip|require|requires|only|if)_|.*_(to|on|use)_"
+)
+_LIBRARY = re.compile(
+    r"(lib)?(cudart|cuda|cudnn\w*|cublas\w*|nccl|nvrtc|nvToolsExt|cufft|curand|cusparse|cusolver|nvidia-ml|nvjitlink)"
+    r"(\.so[\d.]*|\.dll|64_\d+\.dll)?"
 )
 
 
@@ -49,6 +59,12 @@ class NativeKernel(Rule):
     needs = (
         b"cpp_extension",
         b"CUDA_HOME",
+        b"_cuda",
+        b"_CUDA",
+        b"import cuda",
+        b"LoadLibrary",
+        b"CDLL",
+        b"find_library",
         b"__global__",
         b"__device__",
         b"<cuda",
@@ -88,6 +104,31 @@ class NativeKernel(Rule):
             unit, node.func, "kernels" if kernels else "unknown_sources", safety=Safety.MANUAL, call=leaf, files=text
         )
 
+    def visit_Import(self, node: ast.Import, unit: Unit) -> Iterator[Finding]:
+        """`import roi_align_cuda`: a compiled extension that nothing stands in for."""
+        for alias in node.names:
+            if _EXTENSION.search(alias.name) and _is_compiled(unit, alias.name, node):
+                yield from self._extension(unit, alias, alias.name)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
+        """`from roi_align_cuda import forward`, `from . import roi_align_cuda`."""
+        if node.module and not node.level:
+            if _EXTENSION.search(node.module) and _is_compiled(unit, node.module, node):
+                yield from self._extension(unit, node, node.module)
+            return
+        for alias in node.names:
+            if _EXTENSION.search(alias.name):
+                package, _, leaf = unit.names.of_alias(node, alias).rpartition(".")
+                if leaf and leaf not in unit.facts.functions.get(package, {}) and not _MOVES.match(leaf):
+                    if _is_compiled(unit, f"{package}.{leaf}" if package.strip(".") else leaf, node):
+                        yield from self._extension(unit, alias, leaf)
+
+    def _extension(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
+        seen: set[str] = unit.memo.setdefault("native.extensions", set())  # type: ignore[assignment]
+        if name not in seen:
+            seen.add(name)
+            yield self.found(unit, node, "extension", safety=Safety.MANUAL, severity=Severity.WARNING, module=name)
+
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`torch.utils.cpp_extension.CUDA_HOME`."""
         if node.attr == "CUDA_HOME" and unit.name(node) == f"{_BASE}.CUDA_HOME":
@@ -104,7 +145,15 @@ class NativeKernel(Rule):
             yield self.found(unit, node, "home", safety=Safety.MANUAL, severity=Severity.WARNING)
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
-        """CUDA source text in a string."""
+        """CUDA source text in a string, and libraries of the toolkit that are opened by name."""
+        if isinstance(node.value, str) and len(node.value) < 60 and _LIBRARY.fullmatch(node.value):
+            call = unit.parent(node)
+            func = call.func if isinstance(call, ast.Call) else None
+            leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            if leaf in ("CDLL", "LoadLibrary", "PyDLL", "find_library", "load_library", "WinDLL"):
+                args = {"library": node.value}
+                yield self.found(unit, node, "library", safety=Safety.MANUAL, severity=Severity.WARNING, **args)
+            return
         if (
             isinstance(node.value, str)
             and len(node.value) > 60
@@ -115,6 +164,20 @@ class NativeKernel(Rule):
             line_end = unit.source.starts[node.lineno] if node.lineno < len(unit.source.starts) else len(unit.data)
             span = (start, min(unit.end(node), line_end - 1))
             yield self.found(unit, span, "text", safety=Safety.MANUAL)
+
+
+def _is_compiled(unit: Unit, name: str, statement: ast.stmt) -> bool:
+    """Whether an import of such a name is of no Python module of the project, and nothing catches its failure."""
+    if name == "cuda" or has_fallback(unit, statement) or unit.names.exports.get(name) is not None:
+        return False
+    known = set(unit.facts.modules.values())
+    if any(m == name or m.endswith("." + name) for m in known):
+        return False
+    return not any(isinstance(a, ast.If) and _is_checking(a.test) for a in unit.ancestors(statement))
+
+
+def _is_checking(test: ast.expr) -> bool:
+    return ast.unparse(test).endswith("TYPE_CHECKING")
 
 
 def _to_mlu_extension(unit: Unit, node: ast.Call) -> tuple[Edit, ...]:

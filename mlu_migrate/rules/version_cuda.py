@@ -47,6 +47,8 @@ class VersionCuda(Rule):
         if node.attr == "cuda" and unit.name(node) == "torch.version.cuda":
             kind = "parsed" if isinstance(unit.parent(node), (ast.Attribute, ast.Call, ast.Subscript)) else "read"
             yield self.found(unit, node, kind)
+        elif node.attr == "mlu" and unit.name(node) == "torch.version.mlu":
+            yield self.found(unit, node, "mlu")
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`getattr(torch.version, "cuda", None)`."""
