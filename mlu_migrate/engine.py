@@ -48,12 +48,10 @@ def _guarded(source: bytes, path: str, settings: Settings, facts: ProjectFacts) 
     """Parse and migrate; what goes wrong becomes a failed file with a reason."""
     try:
         decoded = Source(source)
-        tree = parse(decoded)
+        result = _migrate(decoded, path, settings, facts)
+        return audit.added(result, decoded.data) if settings.audit and settings.wants(audit.CODE) else result
     except (SourceError, ParseError) as error:
         return FileResult(path, FileStatus.FAILED, str(error), source)
-    try:
-        result = _migrate(decoded, tree, path, settings, facts)
-        return audit.added(result, decoded.data) if settings.audit and settings.wants(audit.CODE) else result
     except guard.GuardError as error:
         return FileResult(path, FileStatus.FAILED, f"left as it was: {error}", source)
     except (RecursionError, MemoryError) as error:
@@ -94,11 +92,13 @@ def comments_of(source: Source) -> list[tuple[int, str]]:
     return suppress.comments_of(source.data)
 
 
-def _migrate(source: Source, tree: ast.Module, path: str, settings: Settings, facts: ProjectFacts) -> FileResult:
+def _migrate(source: Source, path: str, settings: Settings, facts: ProjectFacts) -> FileResult:
+    tree: ast.Module | None = parse(source)
     report: list[Finding] = []
     current = source
     back: list[list[Edit]] = []  # edits of the rounds so far, to map places to the input
     for number in range(ROUNDS):
+        assert tree is not None
         unit = Unit(current, tree, path, settings, facts)
         with closing(unit):
             shield = suppress.parse(current.data, comments_of(current))
@@ -129,6 +129,8 @@ def _migrate(source: Source, tree: ast.Module, path: str, settings: Settings, fa
         result = _spliced(current, changes)
         back.append(changes)
         current = Source(result)
+        del unit
+        tree = None  # two trees of a large file at a time are too many
         try:
             tree = parse(current)
         except ParseError as error:
