@@ -2,7 +2,7 @@
 ``cncl``, the collectives of the device, and the names torch.distributed gains from torch_mlu.
 
 ``register()`` makes ``init_process_group("cncl")`` and ``"cpu:gloo,mlu:cncl"`` work. The process group is C++
-(``csrc/cncl*``) and compiled when it is first needed, so a program that uses one card never pays for it.
+(``csrc/cncl*``), a module of its own in the library of the device.
 
 Faithful to torch_mlu r2.4 (torch_mlu/mlu/cncl.py, csrc/framework/distributed): the backend's creator takes no process
 group options, so ``pg_options`` has no effect; the ten minutes of ``ProcessGroupCNCL`` are its own default, while
@@ -12,9 +12,6 @@ on the profiles that compute it so (mlu370, mlu590) and as it is on ``exact``.
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import sys
 import types
 from datetime import timedelta
 from functools import cache
@@ -32,16 +29,10 @@ def is_cncl_available() -> bool:
 
 @cache
 def extension() -> types.ModuleType:
-    """The C++ module with ``ProcessGroupCNCL``, compiled first if need be (``mlu_backend.build.BuildError`` if not)."""
-    from mlu_backend import build
+    """The C++ module with ``ProcessGroupCNCL``."""
+    from mlu_backend import build, core
 
-    path = str(build.cncl_library())
-    loader = importlib.machinery.ExtensionFileLoader(MODULE, path)
-    spec = importlib.util.spec_from_file_location(MODULE, path, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    sys.modules[MODULE] = module
+    module = core._load_module(MODULE, str(build.core_library()))
     # As torch_mlu does (torch_mlu/mlu/cncl.py:133), so that its name reads like that of the other process groups.
     module.ProcessGroupCNCL.__module__ = "torch.distributed.distributed_c10d"
     return module

@@ -82,7 +82,7 @@ def _built() -> bool:
     from mlu_backend import build
 
     try:
-        return build.built("core")
+        return build.built()
     except (OSError, importlib.metadata.PackageNotFoundError, build.BuildError):
         return False
 

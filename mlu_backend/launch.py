@@ -188,7 +188,9 @@ def main(argv: Sequence[str]) -> int:
     try:
         options, rest = _options(argv)
         if not options and rest[0] == "build":
-            return _build(rest[1:])
+            from mlu_backend import build
+
+            return build.main(rest[1:])
         if not options and rest[0] == "doctor":
             from mlu_backend import doctor
 
@@ -200,15 +202,6 @@ def main(argv: Sequence[str]) -> int:
     except UsageError as error:
         print(f"mlu_backend: {error}", file=sys.stderr)
         return 2
-
-
-def _build(argv: Sequence[str]) -> int:
-    from mlu_backend import build, extra
-
-    status = build.main(argv)
-    if status == 0:
-        print(extra.ensure())
-    return status
 
 
 def _become(todo: Sequence[str], env: Mapping[str, str]) -> int:

@@ -183,7 +183,7 @@ def as_json(answers: list[Answer], profile: str, processes: int) -> str:
 def _library() -> ctypes.CDLL:
     from mlu_backend import build
 
-    library = ctypes.CDLL(str(build.support_library()))
+    library = ctypes.CDLL(str(build.core_library()))
     library.mlu_support_start.argtypes = [ctypes.c_char_p]
     library.mlu_support_read.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
     library.mlu_support_read.restype = ctypes.c_size_t

@@ -1,13 +1,8 @@
-// The Python module `_cncl`.
-//
-// One translation unit on purpose: the torch and pybind11 headers cost most of its build time, and every further unit
-// would pay for them again.
+// The Python module `_mlu_cncl`: the process group.
 #include <pybind11/chrono.h>
-#include <pybind11/pybind11.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "cncl_ops.h"
-
-PYBIND11_DECLARE_HOLDER_TYPE(T, c10::intrusive_ptr<T>, true)
 
 namespace py = pybind11;
 using namespace mlu_cncl;
@@ -36,7 +31,7 @@ c10::intrusive_ptr<ProcessGroupCNCL> make(
 
 } // namespace
 
-PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {
+PYBIND11_MODULE(_mlu_cncl, module) {
   // The base classes are registered by torch's own module.
   py::module_::import("torch._C._distributed_c10d");
 

@@ -1,6 +1,6 @@
 // Counts the operators that ran on the device, by name and by the dtypes of their tensors.
 //
-// A library of its own with a C interface: only `--support` needs it, so nothing else pays for its build or its hook.
+// The interface is C, for ctypes: only `--support` uses it.
 // torch's RecordFunction reports every call of the dispatcher; a call counts if a tensor on the device goes in or, for
 // an operator that takes none, comes out. What an operator of the card calls in turn does not count: the card has one
 // kernel for it, however the emulator computes it.

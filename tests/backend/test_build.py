@@ -65,16 +65,30 @@ def test_a_build_is_kept_in_the_named_folder_and_not_repeated(
     written = first.stat().st_mtime_ns
     assert build.core_library() == first and first.stat().st_mtime_ns == written
     assert capfd.readouterr().err == ""
-    assert build.built("core")
+    assert build.built()
     assert [path.name for path in first.parent.iterdir() if path.suffix != ".lock"] == ["_mlu_core.so"]
 
 
-def test_a_changed_header_makes_another_library_but_a_header_of_another_part_does_not(sources: Path) -> None:
-    before = build._path(build.library("core"))
-    (sources / "cncl_tensors.h").write_text("// for the collectives only\n")
-    assert build._path(build.library("core")) == before
+def test_a_changed_or_added_header_makes_another_library(sources: Path) -> None:
+    before = build._path(build.library())
     (sources / "value.h").write_text("#define VALUE 2\n")
-    assert build._path(build.library("core")) != before
+    changed = build._path(build.library())
+    (sources / "more.h").write_text("// unused so far\n")
+    assert len({before, changed, build._path(build.library())}) == 3
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 3, 4, 64])
+def test_every_source_is_compiled_once_however_many_processors_there_are(jobs: int) -> None:
+    sources = build.library().sources
+    heaps = build._heaps(sources, jobs)
+    assert len(heaps) == min(jobs, 4)
+    assert sorted(path for heap in heaps for path in heap) == sorted(sources)
+
+
+def test_what_reads_the_most_headers_is_compiled_together_on_two_processors() -> None:
+    heavy, light = build._heaps(build.library().sources, 2)
+    assert {path.stem for path in heavy} == {"cncl", "module", "retarget"}
+    assert not any(b"/pybind" in path.read_bytes() for path in light)
 
 
 def test_two_processes_that_need_the_device_at_once_share_one_build(sources: Path) -> None:
@@ -91,14 +105,14 @@ def test_a_killed_build_leaves_nothing_that_looks_done_and_the_next_one_succeeds
     slow.write_text("#!/bin/sh\necho half > one.o\nsleep 1000\n")
     slow.chmod(0o755)
     process = start(sources, CXX=str(slow))
-    library = build._path(build.library("core"))
+    library = build._path(build.library())
     until = time.monotonic() + 120
     while not list(library.parent.glob("*/one.o")) and time.monotonic() < until:
         time.sleep(0.05)
     assert list(library.parent.glob("*/one.o")), process.poll()
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    assert not build.built("core")
+    assert not build.built()
     assert build.core_library() == library and library.is_file()
     assert [path.name for path in library.parent.iterdir() if path.is_dir()] == []
 
@@ -111,7 +125,7 @@ def test_without_a_compiler_the_error_names_the_package_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(build.BuildError, match=r"no C\+\+ compiler.*Debian and Ubuntu package is g\+\+"):
         build.core_library()
-    assert not build.built("core")
+    assert not build.built()
 
 
 def test_a_named_compiler_that_is_missing_is_named_in_the_error(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,17 +139,18 @@ def test_a_compile_error_is_shown_and_nothing_is_kept(sources: Path) -> None:
     (sources / "one.cpp").write_text("#error this cannot be compiled\n")
     with pytest.raises(build.BuildError, match="this cannot be compiled"):
         build.core_library()
-    assert not build.built("core")
+    assert not build.built()
 
 
 def test_an_installation_without_sources_is_an_error(sources: Path) -> None:
+    (sources / "one.cpp").unlink()
     with pytest.raises(build.BuildError, match="incomplete"):
-        build.cncl_library()
+        build.core_library()
 
 
 def test_the_build_command_prints_the_libraries_and_refuses_arguments(
     sources: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert build.main([]) == 0
-    assert capsys.readouterr().out.strip() == str(build._path(build.library("core")))
+    assert capsys.readouterr().out.strip() == str(build._path(build.library()))
     assert build.main(["--fast"]) == 2

@@ -270,7 +270,7 @@ def test_the_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch, capsys
         raise build.BuildError("no C++ compiler: install g++")
 
     monkeypatch.setattr(build, "compiler", nothing)
-    monkeypatch.setattr(build, "built", lambda part: False)
+    monkeypatch.setattr(build, "built", lambda: False)
     found = doctor.facts()
     assert found["compiler"] is None and "install g++" in found["compiler_hint"]
     assert found["used"].startswith("nothing: ")

@@ -65,7 +65,6 @@ class World:
         from mlu_backend import build
 
         build.core_library()  # here, so that the ranks do not wait for a compiler while their patience runs out
-        build.cncl_library()
         for process in self._processes:
             process.start()
         self._gather("start-up")

@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-from mlu_backend import extra
-
 # Storages that live in shared memory, by the address of their StorageImpl: the host storage that owns the file.
 _shared: dict[int, tuple[Any, torch.UntypedStorage]] = {}
 
@@ -37,7 +35,6 @@ def _host_of(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     known = _shared.get(storage._cdata)
     if known is not None:
         return known[1]
-    extra.load()
     host = torch.UntypedStorage._new_using_filename_cpu(storage.nbytes())
     torch.ops.mlu_backend.move_storage(_bytes_over(storage), torch.empty(0, dtype=torch.uint8).set_(host))
     _shared[storage._cdata] = (StorageWeakRef(storage), host)
@@ -67,7 +64,6 @@ def _new_shared_mlu(
     """Open what ``_share_mlu_`` of another process described, on the same card."""
     from torch.multiprocessing.reductions import StorageWeakRef
 
-    extra.load()
     host = torch.UntypedStorage._new_shared_filename_cpu(*handle, size)
     storage = torch.ops.mlu_backend.adopt(torch.empty(0, dtype=torch.uint8).set_(host), device).untyped_storage()
     _shared[storage._cdata] = (StorageWeakRef(storage), host)

@@ -10,7 +10,6 @@ import torch.autograd.profiler
 from torch._C._profiler import ProfilerActivity
 from torch.autograd import ProfilerState
 
-from mlu_backend import extra
 from torch_mlu import _MLUC
 
 _is_profiler_enabled = False
@@ -78,7 +77,6 @@ def measure_mlu() -> None:
             kwargs["use_cpu"] = True
         original(self, *args, **kwargs)
         if self.enabled and self.use_device == "mlu":  # a disabled one has no device
-            extra.load()
             self.profiler_kind = ProfilerState.KINETO_PRIVATEUSE1_FALLBACK
             self.kineto_activities = {ProfilerActivity.CPU}
 
