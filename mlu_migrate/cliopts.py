@@ -84,6 +84,10 @@ class Shared:
         list[Path] | None,
         _option("--report", metavar="FILE", help="Write a report: .md .json .html .sarif .csv. Repeatable."),
     ] = None
+    support: Annotated[
+        Path | None,
+        _option("--support", metavar="FILE", help="JSON of run --support-json: its table goes into .html reports."),
+    ] = None
     statistics: Annotated[bool, _option("--statistics", help="Print how often each rule found something.")] = False
     fail_level: Annotated[
         str | None,

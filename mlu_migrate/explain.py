@@ -16,6 +16,7 @@ from pathlib import Path
 from mlu_migrate import audit, suppress
 from mlu_migrate.configs.catalogue import Page, pages
 from mlu_migrate.model import FileResult, FileStatus, Finding, Safety
+from mlu_migrate.report import flags
 from mlu_migrate.report.places import file_line
 from mlu_migrate.rule import Rule, all_rules
 from mlu_migrate.settings import Settings
@@ -134,11 +135,18 @@ def why(source: bytes, line: int, settings: Settings, migrate: Migrate) -> Answe
 def _verdict(finding: Finding, settings: Settings) -> Verdict:
     if finding.applied:
         return Verdict(finding, "why.applied", {})
-    if finding.safety is Safety.UNSAFE and finding.edits and not settings.unsafe:
-        return Verdict(finding, "why.unsafe", {})
+    wanted = flags([finding])
+    if finding.safety is Safety.UNSAFE and finding.edits and (not settings.unsafe or _needs_configs(wanted, settings)):
+        return Verdict(finding, "why.unsafe", {"flags": wanted})
     if finding.safety is Safety.MANUAL or not finding.edits:
         return Verdict(finding, "why.manual", {})
+    if _needs_configs(wanted, settings):
+        return Verdict(finding, "why.configs", {"flags": wanted})
     return Verdict(finding, "why.overlap", {})
+
+
+def _needs_configs(wanted: str, settings: Settings) -> bool:
+    return "--configs" in wanted and settings.configs != "write"
 
 
 def _touches(file: FileResult, finding: Finding, line: int) -> bool:

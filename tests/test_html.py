@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,8 @@ import pytest
 from sample_run import HOSTILE_PATH, sample_run
 
 from mlu_migrate.messages import catalogue
-from mlu_migrate.model import FileResult, FileStatus, RunResult
+from mlu_migrate.model import FileResult, FileStatus, RunResult, Safety
+from mlu_migrate.report import flags
 from mlu_migrate.report import html as report
 from mlu_migrate.report.effort import estimate
 from mlu_migrate.report.sidebyside import changes, hunks
@@ -235,3 +237,81 @@ def test_a_browser_prints_the_work_list_and_the_changes(browser: str, tmp_path: 
     page.write_text(_page(), encoding="utf-8")
     _chromium(browser, tmp_path, f"--print-to-pdf={paper}", "--no-pdf-header-footer", page.as_uri())
     assert paper.read_bytes().startswith(b"%PDF") and paper.stat().st_size > 20_000
+
+
+SUPPORT = {
+    "version": 1,
+    "operators": [
+        {
+            "operator": "aten::<b>",
+            "dtypes": ["float32"],
+            "calls": 2,
+            "answer": "cpu",
+            "reason": "no kernel",
+            "evidence": "a.cpp:1",
+            "limit": None,
+        },
+        {
+            "operator": "aten::relu",
+            "dtypes": [],
+            "calls": 9,
+            "answer": "composite",
+            "reason": "",
+            "evidence": "",
+            "limit": None,
+        },
+    ],
+}
+VERDICT = {
+    "version": 1,
+    "title": "train",
+    "status": "mismatch",
+    "reasons": ["<script>alert(1)</script>"],
+    "first_step": "",
+    "loss_curve": "",
+    "summary": {"compared": 4, "equal": 3, "within": 0, "calls": 2, "steps": 1, "ranks": 1},
+    "first_divergence": {"file": "net.py", "line": 7, "module": "fc", "what": "output of fc"},
+    "device_strings": [],
+}
+
+
+def test_tables_of_runs_go_into_the_page_by_flags(tmp_path: Path) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "a.py").write_text("import torch\ntorch.cuda.synchronize()\n")
+    (tmp_path / "support.json").write_text(json.dumps(SUPPORT))
+    (tmp_path / "parity.json").write_text(json.dumps(VERDICT))
+    page = tmp_path / "page.html"
+    flags = ("--support", "support.json", "--evidence", "parity.json", "--report", "page.html")
+    cli = [sys.executable, "-m", "mlu_migrate", "check", "p", "--isolated", "--no-cache", "-q", *flags]
+    done = subprocess.run(cli, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    text = page.read_text("utf-8")
+    assert "aten::&lt;b&gt;" in text and "aten::relu" not in text
+    assert "train: PARITY: mismatch" in text and "<code>net.py:7</code> output of fc" in text
+    assert "<script>alert" not in text and "4 tensors compared, 3 equal bit for bit" in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--support", "s.json"), "--support needs --report FILE.html"),
+        (("--support", "none.json", "--report", "x.html"), "none.json: No such file"),
+        (("--support", "s.json", "--report", "x.html"), "s.json: not a table of mlu-migrate run --support-json"),
+    ],
+)
+def test_a_support_table_that_cannot_be_used_is_refused_before_anything_is_written(
+    tmp_path: Path, flags: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "p").mkdir()
+    (tmp_path / "s.json").write_text('{"operators": [1]}')
+    cli = [sys.executable, "-m", "mlu_migrate", "p", "--isolated", *flags]
+    done = subprocess.run(cli, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and said in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["p", "s.json"]
+
+
+def test_a_guess_in_a_configuration_names_all_the_flags_it_needs() -> None:
+    finding = RUN.findings[0].with_(code="MLU605", path="requirements.txt", safety=Safety.UNSAFE, applied=False)
+    assert flags([finding]) == "--configs write --unsafe"
+    assert flags([finding.with_(code="MLU203", path="a.py")]) == "--unsafe"
+    assert flags([finding.with_(code="MLU201", path="README.md", safety=Safety.SAFE)]) == "--configs write"

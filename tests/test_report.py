@@ -9,7 +9,7 @@ import pytest
 from mlu_migrate import report
 from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, RunResult, Safety, Severity
 from mlu_migrate.outcome import as_linter, entry_point, status_of
-from mlu_migrate.report import concise, full, layout, markdown, terminal
+from mlu_migrate.report import change, concise, full, layout, markdown, terminal
 from mlu_migrate.report import json as json_report
 from mlu_migrate.settings import Settings
 
@@ -304,3 +304,13 @@ def test_paragraphs_break_between_words_and_east_asian_characters() -> None:
 
 def test_underscores_inside_words_stay_readable_in_markdown() -> None:
     assert markdown._prose("torch_mlu and __init__ and _x_") == r"torch_mlu and \_\_init\_\_ and \_x\_"
+
+
+def test_a_line_put_into_a_notebook_is_shown_as_code_and_not_as_json() -> None:
+    from mlu_migrate import nonpython
+
+    cell = '{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null, "source": ["import torch\\n", "torch.cuda.synchronize()"]}'
+    book = '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [' + cell + "]}"
+    result = nonpython.migrate(book.encode(), "a.ipynb", Settings())
+    (added,) = (f for f in result.findings if f.code == "MLU001")
+    assert change(added) == ("", "import torch_mlu # noqa: F401")

@@ -71,6 +71,10 @@ def _settings(start: Path, shared: Shared, out: Output) -> tuple[Settings, Optio
     for path in shared.report or ():
         if report.kind_of(path) is None:
             raise Refused(f"{path}: a report ends in one of {' '.join(report.SUFFIXES)}")
+    if shared.support is not None:
+        if not any(report.kind_of(path) == "html" for path in shared.report or ()):
+            raise Refused("--support needs --report FILE.html, the page that the table goes into")
+        _readable(shared.support)
     try:
         loaded = shared.load(Path(os.path.abspath(start)))
     except SettingsError as error:
@@ -79,6 +83,16 @@ def _settings(start: Path, shared: Shared, out: Output) -> tuple[Settings, Optio
     if loaded.source:
         out.detail(f"settings from {loaded.source}")
     return with_evidence(loaded.settings, loaded.options), loaded.options
+
+
+def _readable(support: Path) -> None:
+    """Refuse a file that is no support table before anything is done."""
+    from mlu_migrate.report import runs
+
+    try:
+        runs.support(support, "en")
+    except runs.RunFileError as error:
+        raise Refused(str(error)) from None
 
 
 def settings_for_text(shared: Shared, name: Path, out: Output) -> tuple[Settings, Options]:
@@ -182,7 +196,10 @@ def finish(setup: Setup, run: pipeline.Run, result: RunResult) -> None:
         for path in setup.shared.report or ():
             kind = report.kind_of(path)
             assert kind is not None
-            text = report.render(kind, result, setup.settings, setup.settings.lang)
+            if kind == "html":
+                text = _page(setup, result)
+            else:
+                text = report.render(kind, result, setup.settings, setup.settings.lang)
             atomic.write(path, text.encode("utf-8", "backslashreplace"))
             out.talk(f"report written to {path}")
         if setup.shared.write_baseline:
@@ -196,3 +213,21 @@ def finish(setup: Setup, run: pipeline.Run, result: RunResult) -> None:
             out.talk(f"baseline with {rows} rows written to {setup.baseline_path}")
     except OSError as error:
         raise Refused(f"{error.filename or 'report'}: {error.strerror or error}") from None
+
+
+def _page(setup: Setup, result: RunResult) -> str:
+    """The HTML report, with what runs of the program have shown."""
+    from mlu_migrate.report import html, runs
+
+    support, evidence = setup.shared.support, setup.options.evidence
+    lang = setup.settings.lang
+    try:
+        return html.render(
+            result,
+            setup.settings,
+            lang,
+            support=runs.support(support, lang) if support else (),
+            parity=runs.parity(Path(evidence), lang) if evidence else "",
+        )
+    except runs.RunFileError as error:
+        raise Refused(str(error)) from None

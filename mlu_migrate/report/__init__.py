@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from mlu_migrate.model import FileResult, FileStatus, Finding, RunResult, Safety, Severity
 from mlu_migrate.settings import Settings
@@ -95,11 +95,28 @@ def by_message(findings: Iterable[Finding], lang: str, *, by_hint: bool = False)
     return sorted(groups.values(), key=lambda g: (-g[0].severity.rank, -len(g), g[0].code, g[0].path, g[0].line))
 
 
+def flags(findings: Iterable[Finding]) -> str:
+    """The flags that apply edits which were only told: guesses, and those in files other than Python."""
+    items = list(findings)
+    wanted = ["--configs write"] if any(_outside_python(f) for f in items) else []
+    if any(f.safety is Safety.UNSAFE for f in items):
+        wanted.append("--unsafe")
+    return " ".join(wanted)
+
+
+def _outside_python(finding: Finding) -> bool:
+    suffix = PurePosixPath(finding.path).suffix.lower()
+    return finding.code.startswith("MLU60") or suffix not in ("", ".py", ".pyi", ".pyw", ".ipynb")
+
+
 def change(finding: Finding) -> tuple[str, str]:
     """What a finding changes as (before, after), on one line each; before is empty where something is only put in."""
     before, after = (" ".join(text.split()) for text in (finding.before, finding.after))
     if finding.edits and before == after:  # the edit lies beside the code that the finding points at
-        return "", " ".join(b" ".join(edit.text for edit in finding.edits).decode("utf-8", "replace").split())
+        added = b" ".join(edit.text for edit in finding.edits).decode("utf-8", "replace")
+        if finding.cell is not None:  # lines of a cell are JSON texts
+            added = added.replace("\\n", " ").replace('\\"', '"').strip(' \n",')
+        return "", " ".join(added.split())
     return before, after
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlu_migrate.messages import render as words
 from mlu_migrate.messages import text
 from mlu_migrate.model import FileResult, Finding, RunResult
-from mlu_migrate.report import change, place, printable, troubled
+from mlu_migrate.report import change, flags, place, printable, troubled
 from mlu_migrate.report.layout import Paper, columns, cut
 from mlu_migrate.settings import Settings
 
@@ -34,7 +34,8 @@ def show(paper: Paper, finding: Finding, lines: list[str], lang: str) -> None:
     _frame(paper, finding, lines)
     if finding.edits:
         key = "finding.becomes" if finding.applied else f"finding.would.{finding.safety.value}"
-        paper.wrapped(f"{text(key, lang)} {cut(printable(change(finding)[1]), 4 * paper.width)}", indent=2, hanging=4)
+        told = text(key, lang, flags=flags([finding]))
+        paper.wrapped(f"{told} {cut(printable(change(finding)[1]), 4 * paper.width)}", indent=2, hanging=4)
     if hint:
         paper.wrapped(f"{text('finding.hint', lang)} {printable(hint)}", indent=2, hanging=4)
     paper.line()

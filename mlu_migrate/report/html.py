@@ -18,7 +18,7 @@ from mlu_migrate import __version__
 from mlu_migrate.messages import catalogue
 from mlu_migrate.messages import render as words
 from mlu_migrate.model import FileResult, FileStatus, Finding, RunResult
-from mlu_migrate.report import by_code, printable, summary, troubled
+from mlu_migrate.report import by_code, flags, printable, summary, troubled
 from mlu_migrate.report.effort import FIRST, GUESS_FIRST, GUESS_MORE, MORE, Effort, estimate
 from mlu_migrate.report.places import numbered
 from mlu_migrate.report.sidebyside import hunks, shown
@@ -112,6 +112,7 @@ def _item(
         _snippet(before),
         _snippet(after) if finding.edits else "",
         mark,
+        flags([finding]) if finding.edits else "",
     ]
 
 

@@ -9,7 +9,19 @@ from mlu_migrate import __version__
 from mlu_migrate.messages import render as words
 from mlu_migrate.messages import text
 from mlu_migrate.model import FileStatus, Finding, RunResult, Safety, Severity
-from mlu_migrate.report import by_code, by_message, change, example, left, place, printable, summary, to_check, troubled
+from mlu_migrate.report import (
+    by_code,
+    by_message,
+    change,
+    example,
+    flags,
+    left,
+    place,
+    printable,
+    summary,
+    to_check,
+    troubled,
+)
 from mlu_migrate.report.layout import cut
 from mlu_migrate.settings import Settings
 
@@ -51,8 +63,8 @@ def render(run: RunResult, settings: Settings, lang: str = "en") -> str:
 def _work(key: str, findings: list[Finding], lang: str, *, empty: bool = True) -> list[str]:
     """Findings as a list to tick off, those that say the same together."""
     if not findings:
-        return [f"## {text(key, lang)}", "", text("md.none", lang), ""] if empty else []
-    out = [f"## {text(key, lang)}", ""]
+        return [f"## {text(key, lang, flags='--unsafe')}", "", text("md.none", lang), ""] if empty else []
+    out = [f"## {text(key, lang, flags=flags(findings))}", ""]
     for group in by_message(findings, lang):
         message, hint = words(group[0], lang)
         out.append(f"### {group[0].code} {_prose(message)}")

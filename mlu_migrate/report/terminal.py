@@ -11,7 +11,7 @@ from mlu_migrate import __version__
 from mlu_migrate.messages import render as words
 from mlu_migrate.messages import text
 from mlu_migrate.model import FileStatus, Finding, RunResult, Safety, Severity
-from mlu_migrate.report import by_code, by_message, example, left, place, printable, summary, to_check, troubled
+from mlu_migrate.report import by_code, by_message, example, flags, left, place, printable, summary, to_check, troubled
 from mlu_migrate.report.layout import Paper, columns, cut, pad
 from mlu_migrate.settings import Settings
 
@@ -52,7 +52,7 @@ def render(
         paper.line()
     for key, count in notes:
         if count:
-            paper.wrapped(text(key, lang, count=count), hanging=2)
+            paper.wrapped(text(key, lang, count=count, flags=flags(guesses)), hanging=2)
     if not run.findings and not troubled(run):
         paper.line(text("summary.clean", lang))
     if steps:

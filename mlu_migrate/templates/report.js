@@ -56,13 +56,13 @@
 
   let shown = [], drawn = 0;
   const itemNode = (index) => {
-    const [reason, severity, safety, path, where, before, after, mark] = items[index];
+    const [reason, severity, safety, path, where, before, after, mark, flags] = items[index];
     const [rule, message, hint] = reasons[reason];
     const li = el("li", severity);
     const top = el("div", "top");
     top.append(el("span", "tag", texts[`js_${severity}`]), el("span", "where", `${path}:${where}`), el("span", "rule", rule));
     if (safety === "safe" && after) top.append(el("span", "rule", texts.js_safe));
-    if (safety === "unsafe") top.append(el("span", "rule", texts.js_unsafe));
+    if (safety === "unsafe" && flags) top.append(el("span", "rule", `${texts.js_unsafe} ${flags}`));
     const label = el("label"), box = el("input");
     box.type = "checkbox";
     box.checked = done.has(mark);
