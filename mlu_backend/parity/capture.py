@@ -95,6 +95,7 @@ class Recorder:
         self.stopped = False
         self.paused = False
         self.found_modules: Callable[[], None] | None = None
+        self.at_close: list[Callable[[], None]] = []
         self._writer: Writer | None = None
         self._pid = os.getpid()
         self._local = threading.local()
@@ -184,6 +185,8 @@ class Recorder:
         """Write the end. Idempotent."""
         if self._writer is None or self._pid != os.getpid() or self._writer.closed:
             return
+        for function in self.at_close:
+            function()
         with self._quiet():
             self._parameters("end")
             self._writer.event(k="end", reason=reason, steps=self.step, troubles=self._troubles)
@@ -512,7 +515,13 @@ class Recorder:
         return entries
 
     def collected(
-        self, name: str, reduce: str | None, size: int, entries: list[list[Any]], after: list[tuple[str, torch.Tensor]]
+        self,
+        name: str,
+        reduce: str | None,
+        size: int,
+        entries: list[list[Any]],
+        after: list[tuple[str, torch.Tensor]],
+        site: int | None,
     ) -> None:
         """A collective has run."""
         with self._quiet():
@@ -525,7 +534,7 @@ class Recorder:
                 size=size,
                 step=self.step,
                 out=out,
-                site=self.site(3),
+                site=site,
                 **{"in": entries},
             )
 

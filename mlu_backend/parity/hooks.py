@@ -13,31 +13,13 @@ import functools
 import random
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from mlu_backend.parity import nested
+from mlu_backend.parity import collectives
 from mlu_backend.parity.capture import Recorder, as_compiled
 from mlu_backend.parity.operators import OperatorMode, UntilModules
-
-_COLLECTIVES = (
-    "all_reduce",
-    "broadcast",
-    "reduce",
-    "all_gather",
-    "all_gather_into_tensor",
-    "gather",
-    "scatter",
-    "reduce_scatter",
-    "reduce_scatter_tensor",
-    "all_to_all",
-    "all_to_all_single",
-    "send",
-    "recv",
-)
-
 
 _GRAPHS = ("torch.cuda.graphs", "torch.mlu.", "torch_mlu.mlu.", "mlu_backend.mlu.")
 """Code that warms callables up with gradients of uninitialised memory before it captures them: nothing to compare."""
@@ -53,7 +35,7 @@ def install(recorder: Recorder) -> None:
     _scaler(recorder)
     _seeds(recorder)
     _loaders(recorder)
-    _collectives(recorder)
+    collectives.install(recorder)
     _compiled_functions()
     if recorder.options.level == "module" and recorder.options.focus is None:
         _operators_until_modules(recorder)
@@ -98,14 +80,20 @@ def _backward(recorder: Recorder) -> None:
 
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
-        if not recorder.ready():
+        task = torch._C._current_graph_task_id()
+        before = getattr(inside, "backward", None)
+        if before == task or not recorder.ready():  # function modes come back to us by the public name
             return original(tensors, *args, **kwargs)
         recorder.backward([tensors] if isinstance(tensors, torch.Tensor) else list(tensors))
-        focus = recorder.options.focus
-        if focus is not None and focus.backward and focus.step == recorder.step:
-            with OperatorMode(recorder, keep=True, backward=True):
-                return original(tensors, *args, **kwargs)
-        return original(tensors, *args, **kwargs)
+        inside.backward = task  # a pass started inside this one has another task
+        try:
+            focus = recorder.options.focus
+            if focus is not None and focus.backward and focus.step == recorder.step:
+                with OperatorMode(recorder, keep=True, backward=True):
+                    return original(tensors, *args, **kwargs)
+            return original(tensors, *args, **kwargs)
+        finally:
+            inside.backward = before
 
     @functools.wraps(original_grad)
     def grad(*args: Any, **kwargs: Any) -> Any:
@@ -254,69 +242,3 @@ def _length(dataset: Any) -> int | None:
         return len(dataset)
     except (TypeError, NotImplementedError):
         return None
-
-
-def _collectives(recorder: Recorder) -> None:
-    dist = torch.distributed
-    if not dist.is_available():
-        return
-    core = dist.distributed_c10d
-    for name in _COLLECTIVES:
-        original = getattr(core, name, None)
-        if original is not None:
-            _replace(dist, core, name, _recorded_collective(recorder, name, original))
-    start = core.init_process_group
-
-    @functools.wraps(start)
-    def init_process_group(*args: Any, **kwargs: Any) -> None:
-        start(*args, **kwargs)
-        if recorder.ready():
-            recorder.note("world", rank=dist.get_rank(), size=dist.get_world_size(), backend=str(dist.get_backend()))
-
-    _replace(dist, core, "init_process_group", init_process_group)
-
-
-def _replace(package: Any, core: Any, name: str, function: Callable[..., Any]) -> None:
-    setattr(core, name, function)
-    if hasattr(package, name):
-        setattr(package, name, function)
-
-
-def _recorded_collective(recorder: Recorder, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def collective(*args: Any, **kwargs: Any) -> Any:
-        if not recorder.ready() or getattr(inside, "collective", False):
-            return original(*args, **kwargs)
-        reduce = _reduce_name(args, kwargs)
-        named = list(nested.arguments(args, kwargs))
-        entries = recorder.collective(name, reduce, named)
-        inside.collective = True  # function modes come back to us by the public name
-        try:
-            result = original(*args, **kwargs)
-        finally:
-            inside.collective = False
-        size = _group_size(args, kwargs)
-        recorder.collected(name, reduce, size, entries, [] if kwargs.get("async_op") else named)
-        return result
-
-    return collective
-
-
-def _reduce_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    kinds = tuple(
-        k
-        for k in (getattr(torch.distributed, "ReduceOp", None), getattr(torch.distributed.ReduceOp, "RedOpType", None))
-        if k
-    )
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, kinds):
-            return str(value).rsplit(".", 1)[-1].strip("<>: 0123456789")
-    return None
-
-
-def _group_size(args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-    group = kwargs.get("group") or next((a for a in args if isinstance(a, torch.distributed.ProcessGroup)), None)
-    try:
-        return int(torch.distributed.get_world_size(group))
-    except (RuntimeError, ValueError):
-        return 0

@@ -11,11 +11,16 @@ entry point; only there a ``sitecustomize`` is used, which runs the one it hides
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.util
 import os
 import sys
 from collections.abc import Mapping
+from importlib.machinery import ModuleSpec
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from mlu_backend.parity.options import VARIABLE, Options
 
@@ -95,3 +100,40 @@ def seed_everything(seed: int) -> None:
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         numpy.random.seed(seed % 4294967296)
+    if "torch_mlu" in sys.modules:
+        torch.mlu.manual_seed_all(seed)  # type: ignore[attr-defined]
+    else:
+        sys.meta_path.insert(0, _SeedTheDevice(seed))
+
+
+class _SeedTheDevice(importlib.abc.MetaPathFinder):
+    """
+    The device joins torch with ``import torch_mlu``, after us, and its generators start from a seed of chance as those
+    of a GPU do. It is seeded at the end of that import, before the program can draw from it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._looking = False
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Asked for torch_mlu: what the other finders find, with the seed set after it has run."""
+        if fullname != "torch_mlu" or self._looking:
+            return None
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            self._looking = False
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            import torch
+
+            execute(module)
+            torch.mlu.manual_seed_all(self._seed)  # type: ignore[attr-defined]
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
