@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
+from mlu_migrate import sinks
 from mlu_migrate.names import dotted
 from mlu_migrate.source import Source, SourceError
 
@@ -55,6 +56,24 @@ _IMPORTS = re.compile(
 _WORTH = (b"torch", b"cuda", b"amp", b"nvtx", b"nccl", b"cudnn", b"dist")
 _CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^()]*)\)[ \t]*:", re.MULTILINE)
 
+_ARGUMENTS = re.compile(rb"\(([^()]+)\)")
+_NAME_BACKWARDS = re.compile(rb"\w*[A-Za-z_]")
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+_KEPT = re.compile(rb"self\.(\w+)[ \t]*=[ \t]*(\w+)[ \t]*$", re.MULTILINE)
+_NEVER = frozenset(b"self cls x y input inputs model config cfg args kwargs batch hidden_states attention_mask".split())
+_NO_TAKERS = frozenset(
+    b"print isinstance len str int float bool super getattr hasattr range zip enumerate list tuple dict set min max sum "
+    b"append extend format join device to size view reshape".split()
+)
+
+
+def _asks_for_tree(match: re.Match[bytes]) -> bool:
+    """A sink that takes a plain name, or an attribute of self that is not called a device."""
+    if match[3]:
+        return False
+    return not match[1] or match[1] == b"self." and b"dev" not in match[2] and match[2] not in (b"dtype", b"_dtype")
+
+
 Spans = list[tuple[int, int, str, tuple[str, ...]]]  # first line, last line, name, parameters of functions
 
 
@@ -67,6 +86,10 @@ class FileFacts:
     functions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # function -> parameters
     device_params: frozenset[tuple[str, str]] = frozenset()  # (function or class, parameter) at a device sink
     device_names: frozenset[str] = frozenset()  # variables and attributes at a device sink
+    handed_on: frozenset[tuple[str, str, str, int | str]] = (
+        frozenset()
+    )  # (function or class, parameter, what it is handed to, position or keyword there)
+    stored: frozenset[tuple[str, str, str]] = frozenset()  # (class, parameter, attribute of self that keeps it)
     cuda_calls: int = 0
     entry_point: bool = False
     provides_import: bool = False
@@ -92,6 +115,8 @@ def look(path: str, data: bytes) -> FileFacts:
         functions=looking.functions,
         device_params=frozenset(looking.device_params),
         device_names=frozenset(looking.device_names),
+        handed_on=frozenset(looking.handed_on),
+        stored=frozenset(looking.stored),
         cuda_calls=data.count(b".cuda("),
         entry_point=b"__main__" in data and b"torch" in data,
         provides_import=b"torch_mlu" in data,
@@ -107,9 +132,11 @@ class _Looking:
         self.functions: dict[str, tuple[str, ...]] = {}
         self.device_params: set[tuple[str, str]] = set()
         self.device_names: set[str] = set()
+        self.handed_on: set[tuple[str, str, str, int | str]] = set()
+        self.stored: set[tuple[str, str, str]] = set()
 
     def at(self, data: bytes) -> None:
-        if not _NEEDS_TREE.search(data) and not any(not m[1] and not m[3] for m in _sinks(data)):
+        if not _NEEDS_TREE.search(data) and not any(_asks_for_tree(m) for m in _sinks(data)):
             self._by_pattern(data)
             return
         try:
@@ -122,6 +149,8 @@ class _Looking:
         spans: Spans = []
         self._body(tree.body, spans)
         self._sinks(source, spans)
+        if self.device_params or self.device_names:
+            self._passing(source, spans)
 
     def _by_pattern(self, data: bytes) -> None:
         """Imports and class headers of a file whose functions are of no interest, without parsing it."""
@@ -219,6 +248,39 @@ class _Looking:
                 self.device_params.add((owner[2], name))
             else:
                 self.device_names.add(name)
+
+    def _passing(self, source: Source, spans: Spans) -> None:
+        """Parameters that are only handed on: to another function, or to an attribute of self."""
+        params = {p.encode() for span in spans for p in span[3] if not sinks.says(sinks.DEVICE, p)} - _NEVER
+        if not params:
+            return
+        for match in _ARGUMENTS.finditer(source.data):
+            if params.isdisjoint(_WORD.findall(match[1])):
+                continue
+            called = _NAME_BACKWARDS.match(source.data[max(match.start() - 60, 0) : match.start()][::-1])
+            if called is None or called[0][::-1] in _NO_TAKERS:
+                continue
+            owner = self._owner(source, match.start(), spans)
+            if owner is None:
+                continue
+            for position, text in enumerate(match[1].split(b",")):
+                word, _, value = text.rpartition(b"=")
+                name = value.strip().decode("utf-8", "replace")
+                if name in owner[3]:
+                    place: int | str = word.strip().decode("utf-8", "replace") if word else position
+                    self.handed_on.add((owner[2], name, called[0][::-1].decode("utf-8", "replace"), place))
+        for match in _KEPT.finditer(source.data):
+            if match[2] in params:
+                owner = self._owner(source, match.start(), spans)
+                name = match[2].decode("utf-8", "replace")
+                if owner is not None and name in owner[3]:
+                    self.stored.add((owner[2], name, match[1].decode("utf-8", "replace")))
+
+    @staticmethod
+    def _owner(source: Source, offset: int, spans: Spans) -> tuple[int, int, str, tuple[str, ...]] | None:
+        line = source.line_of(offset)
+        inner = [s for s in spans if s[0] < line <= s[1]]
+        return min(inner, key=lambda s: s[1] - s[0], default=None)
 
 
 def absolute(module: str, target: str, level: int, package: bool) -> str:

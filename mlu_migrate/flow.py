@@ -497,7 +497,7 @@ class Flow:
         leaf = _leaf(call.func)
         if name and kind.name == "device":
             module, _, function_name = name.rpartition(".")
-            params_known = facts.functions.get(module, {}).get(function_name)
+            params_known = facts.functions_of(module, self.unit.module).get(function_name)
             if params_known is not None:
                 params = [p for p in params_known if p not in ("self", "cls")]
                 chosen = (
@@ -512,6 +512,11 @@ class Flow:
                     if sinks.says(kind, chosen):
                         yield Use(Proof.NAMED, f"{function_name}({chosen})")
                         return
+        if kind.name == "device" and leaf and isinstance(call.func, ast.Attribute):
+            place = word if word is not None else position
+            if name is None and place is not None and place in facts.device_methods.get(leaf, ()):
+                yield Use(Proof.SINK, f"{leaf}()")
+                return
         if call not in self.unit.index.parents:  # made up: a function handed over with its arguments
             return
         if word is None and any(u.proof is Proof.SINK for u in self._uses(call, kind, depth + 1)):

@@ -50,6 +50,9 @@ class ProjectFacts:
         frozenset()
     )  # (function or class name, parameter) that reaches a device sink
     device_names: frozenset[str] = frozenset()  # variable and attribute names that reach a device sink somewhere
+    device_methods: Mapping[str, frozenset[int | str]] = field(
+        default_factory=dict
+    )  # method -> positions and keywords that reach a device sink in every class that has it
     unknown_cuda_calls: int = 0  # `.cuda()` calls in the tree
     entry_points: tuple[str, ...] = ()  # files run as programs that import torch
     native: tuple[str, ...] = ()  # folders with .cu sources
@@ -62,6 +65,15 @@ class ProjectFacts:
     def is_module(self, name: str) -> bool:
         """Whether a dotted name is a module of the project."""
         return name in self.exports
+
+    def functions_of(self, module: str, near: str = "") -> Mapping[str, tuple[str, ...]]:
+        """The functions of a module, by the name an import in the module ``near`` gives it; empty where unknown."""
+        head = near
+        while module not in self.functions and head:
+            head = head.rpartition(".")[0]
+            if f"{head}.{module}" in self.functions:
+                return self.functions[f"{head}.{module}"]
+        return self.functions.get(module, {})
 
     def own_class(self, name: str) -> ClassFact | None:
         """
@@ -123,17 +135,93 @@ def join(files: Mapping[str, FileFacts]) -> ProjectFacts:
         if file.functions:
             functions.setdefault(module, {}).update(file.functions)
         classes += [(module, *row) for row in file.classes]
+    device_names = frozenset().union(*(file.device_names for file in files.values()))
+    device_params = _reaching(files.values(), functions, device_names)
     return ProjectFacts(
         modules=modules,
         exports=_exports(bound),
         classes=_classes(classes),
-        functions=functions,
-        device_params=frozenset().union(*(file.device_params for file in files.values())),
-        device_names=frozenset().union(*(file.device_names for file in files.values())),
+        functions=_with_short_names(functions),
+        device_params=device_params,
+        device_names=device_names,
+        device_methods=_methods(functions, device_params),
         unknown_cuda_calls=sum(file.cuda_calls for file in files.values()),
         entry_points=tuple(sorted(path for path, file in files.items() if file.entry_point)),
         provides_import=frozenset(modules[path] for path, file in files.items() if file.provides_import),
     )
+
+
+def _with_short_names(
+    functions: dict[str, dict[str, tuple[str, ...]]],
+) -> dict[str, dict[str, tuple[str, ...]]]:
+    """Modules also under the shorter names that a program below `src/` or beside them imports, where those are unique."""
+    short: dict[str, list[str]] = {}
+    for module in functions:
+        parts = module.split(".")
+        for cut in range(1, len(parts)):
+            if parts[cut] not in _EXTERNAL:
+                short.setdefault(".".join(parts[cut:]), []).append(module)
+    return {**{name: functions[full[0]] for name, full in short.items() if len(full) == 1}, **functions}
+
+
+def _reaching(
+    files: Iterable[FileFacts],
+    functions: Mapping[str, Mapping[str, tuple[str, ...]]],
+    device_names: frozenset[str],
+) -> frozenset[tuple[str, str]]:
+    """Parameters at a device sink, and those that are handed on to one of them, through any number of functions."""
+    every = list(files)
+    found: set[tuple[str, str]] = set().union(*(file.device_params for file in every))
+    found |= {(owner, name) for file in every for owner, name, attribute in file.stored if attribute in device_names}
+    handed = [row for file in every for row in file.handed_on]
+    by_leaf: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    for known in functions.values():
+        for key, params in known.items():
+            by_leaf.setdefault(key.rpartition(".")[2], []).append((key, _given(params)))
+    for _ in range(_HOPS):
+        more = set()
+        for owner, name, leaf, place in handed:
+            if (owner, name) not in found and any(
+                (key, _at(params, place)) in found for key, params in by_leaf.get(leaf, ())
+            ):
+                more.add((owner, name))
+        if not more:
+            break
+        found |= more
+    return frozenset(found)
+
+
+_HOPS = 6  # functions a parameter is followed through
+
+
+def _given(params: tuple[str, ...]) -> tuple[str, ...]:
+    """The parameters that a caller fills."""
+    return params[1:] if params[:1] in (("self",), ("cls",)) else params
+
+
+def _at(params: tuple[str, ...], place: int | str) -> str:
+    if isinstance(place, str):
+        return place if place in params else ""
+    return params[place] if place < len(params) else ""
+
+
+def _methods(
+    functions: Mapping[str, Mapping[str, tuple[str, ...]]], device_params: frozenset[tuple[str, str]]
+) -> dict[str, frozenset[int | str]]:
+    """What is surely a device where a method is called on an object of a class that is not known."""
+    out: dict[str, frozenset[int | str]] = {}
+    for known in functions.values():
+        for key, params in known.items():
+            if "." not in key:
+                continue
+            given = _given(params)
+            places: set[int | str] = set()
+            for position, name in enumerate(given):
+                if (key, name) in device_params:
+                    places |= {position, name}
+            leaf = key.rpartition(".")[2]
+            out[leaf] = out[leaf] & places if leaf in out else frozenset(places)
+    return {leaf: places for leaf, places in out.items() if places}
 
 
 def _exports(bound: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:

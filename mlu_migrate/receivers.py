@@ -58,7 +58,7 @@ def of(unit: Unit, func: ast.Attribute) -> Receiver:
             return Receiver("foreign", root)
         if name == "torch":
             return Receiver("torch")
-        if unit.facts.is_module(name) and attr in unit.facts.functions.get(name, {}):
+        if unit.facts.is_module(name) and attr in unit.facts.functions_of(name, unit.module):
             return Receiver("function", f"{name}.{attr}")
         if "." not in name and _is_module_alias(unit, value):
             return Receiver("foreign", name)

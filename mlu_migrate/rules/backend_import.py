@@ -34,9 +34,9 @@ class BackendImport(Rule):
         torch.mlu.synchronize()
 
     ## Left alone
-    Files with nothing to rewrite, files that import torch_mlu already, imports under TYPE_CHECKING, and files that
-    never
-    import torch (the entry point provides it; the report says which).
+    Files with nothing to rewrite, files that import torch_mlu already, imports under TYPE_CHECKING, and files that never
+    import torch (the entry point provides it; the report says which), unless they are programs that hand a device to a
+    library or to a module of the project that uses torch.
 
     ## Source
     torch_mlu r2.4_develop, torch_mlu/__init__.py:61 (registers `torch.mlu`); setup.py has no `torch.backends` entry
@@ -76,8 +76,10 @@ class BackendImport(Rule):
             in ("safetensors.torch.load_file", "safetensors.safe_open", "safetensors.torch.load_model")
         ]
         needs = [
-            f for f in accepted if f.code[:4] not in ("MLU0", "MLU6") and f.code != "MLU107"
-        ]  # types in text do not run
+            f
+            for f in accepted
+            if f.code[:4] not in ("MLU0", "MLU6") and f.code != "MLU107" and f.message_id != "command"
+        ]  # types in text do not run, and a command line runs elsewhere
         if hands_over or (needs and _is_program(unit, needs)):
             last = _last_plain_import(unit)
             if last is not None:
@@ -127,14 +129,37 @@ def _is_program(unit: Unit, needs: Sequence[Finding]) -> bool:
     """Whether a file without torch works with one of those libraries and runs by itself, rather than being imported."""
     roots = {a.name.partition(".")[0] for n in unit.index.nodes[ast.Import] for a in n.names}
     roots |= {n.module.partition(".")[0] for n in unit.index.nodes[ast.ImportFrom] if n.module and not n.level}
-    if not roots & _LIBRARIES:
+    own = not roots & _LIBRARIES
+    if own and not any(_brings_torch(unit, n) for kind in _IMPORTS for n in unit.index.nodes[kind]):
         return False
-    lines = {f.line for f in needs}
+    # A name of torch that such a module passes on comes with the import there; a text does not.
+    lines = {f.line for f in needs if not own or f.code in ("MLU203", "MLU207", "MLU301")}
+    if not lines:
+        return False
     for statement in unit.tree.body:
         if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
             return True
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if any(statement.lineno <= line <= (statement.end_lineno or 0) for line in lines):
+                if not own or any(isinstance(inner, ast.Call) for inner in ast.walk(statement)):
+                    return True
+    return False
+
+
+_IMPORTS = (ast.Import, ast.ImportFrom)
+
+
+def _brings_torch(unit: Unit, node: ast.Import | ast.ImportFrom) -> bool:
+    """Whether an import is of a module of the project that imports torch."""
+    if isinstance(node, ast.Import):
+        names = [a.name for a in node.names]
+    else:
+        base = unit.names.absolute(node.module or "", node.level)
+        names = [base, *(f"{base}.{a.name}" for a in node.names)]
+    near = unit.module.rpartition(".")[0]
+    for name in names:
+        for module in (name, f"{near}.{name}" if near else name):
+            if any(target.partition(".")[0] == "torch" for target in unit.facts.exports.get(module, {}).values()):
                 return True
     return False
 

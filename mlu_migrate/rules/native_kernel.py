@@ -119,7 +119,7 @@ class NativeKernel(Rule):
         for alias in node.names:
             if _EXTENSION.search(alias.name):
                 package, _, leaf = unit.names.of_alias(node, alias).rpartition(".")
-                if leaf and leaf not in unit.facts.functions.get(package, {}) and not _MOVES.match(leaf):
+                if leaf and leaf not in unit.facts.functions_of(package, unit.module) and not _MOVES.match(leaf):
                     if _is_compiled(unit, f"{package}.{leaf}" if package.strip(".") else leaf, node):
                         yield from self._extension(unit, alias, leaf)
 
