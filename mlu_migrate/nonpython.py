@@ -119,6 +119,13 @@ _CHECKERS: Mapping[str, Callable[[Document], None]] = {
     "cmake": cmake.check,
     "markdown": markdown.check,
 }
+_COMMENTS: Mapping[str, str] = {
+    "json": "//",
+    "quoted": "//|#",
+    "ini": "[#;]",
+    "batch": r"\b(?i:rem)\b|::",
+    "markdown": "#|<!--",
+}
 _VALIDATORS: Mapping[str, Callable[[str], bool]] = {
     "yaml": yamlfile.valid,
     "toml": tomlconfig.valid,
@@ -167,6 +174,7 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     doc = Document(source, path, settings, prose=kind == "markdown")
     doc.engine = _engine(path, settings, facts)
     doc.embed = _embedder(doc)
+    doc.comment = _COMMENTS.get(kind, "#")
     doc.free_lines = kind in ("shell", "markdown")
     _CHECKERS[kind](doc)
     return apply.finish(doc, _VALIDATORS.get(kind))

@@ -174,11 +174,18 @@ def migrate_text(
         _learn(work, [job], [])
     else:
         work.facts, work.facts_key = [None], [""]
-    python = path.suffix.lower() in walk.PYTHON_SUFFIXES or not handler(settings)(path)
+    python = path.suffix.lower() in walk.PYTHON_SUFFIXES or not _is_script(path, source, settings)
     results: list[FileResult | None] = [None]
     _migrate(work, [job], [(0, _Item(source, rooted, 0, python))], results, lambda done, total: None)
     assert results[0] is not None
     return results[0]
+
+
+def _is_script(path: Path, source: bytes, settings: Settings) -> bool:
+    from mlu_migrate import nonpython
+
+    kind = nonpython.kind_of(path.as_posix(), source[:200])
+    return kind == "notebook" or (kind is not None and settings.configs != "off")
 
 
 def handler(settings: Settings) -> Callable[[Path], bool]:

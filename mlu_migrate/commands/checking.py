@@ -58,9 +58,13 @@ def _write_ignores(run: pipeline.Run, out: Output, wanted: Callable[[str], bool]
     """How many lines got a comment, and whether something went wrong."""
     failed = False
     written = 0
+    others: list[str] = []
     for job, file in zip(run.jobs, run.result.files, strict=True):
         findings = [finding for finding in file.findings if wanted(finding.code)]
-        if not job.python or not findings:
+        if not findings:
+            continue
+        if not job.python:
+            others.append(job.shown)
             continue
         outcome = addignore.add(file.source, findings)
         for problem in outcome.problems:
@@ -74,4 +78,6 @@ def _write_ignores(run: pipeline.Run, out: Output, wanted: Callable[[str], bool]
         except atomic.WriteError as error:
             failed = True
             out.error(str(error))
-    return written, failed
+    if others:
+        out.error(f"no comment was written in {', '.join(others)}: only Python can take one; use --write-baseline")
+    return written, failed or bool(others)

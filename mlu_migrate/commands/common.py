@@ -47,6 +47,8 @@ class Setup:
 def prepare(arguments: Sequence[str], shared: Shared, out: Output) -> Setup:
     """Raises Refused for paths, settings or reports that cannot be used."""
     paths = [path for argument in arguments for path in walk.expand(argument)]
+    if "-" in arguments and not os.path.exists("-"):
+        raise Refused("-: only mlu-migrate - reads stdin; --check, --diff and --format work there, too")
     missing = [f"{path}: no such file or folder{_or_command(path)}" for path in paths if not os.path.exists(path)]
     if missing:
         raise Refused(*missing)
@@ -191,17 +193,9 @@ def show(
 
 def finish(setup: Setup, run: pipeline.Run, result: RunResult) -> None:
     """Write the reports and the baseline that were asked for. Raises Refused when one cannot be written."""
+    write_reports(setup, result)
     out = setup.out
     try:
-        for path in setup.shared.report or ():
-            kind = report.kind_of(path)
-            assert kind is not None
-            if kind == "html":
-                text = _page(setup, result)
-            else:
-                text = report.render(kind, result, setup.settings, setup.settings.lang)
-            atomic.write(path, text.encode("utf-8", "backslashreplace"))
-            out.talk(f"report written to {path}")
         if setup.shared.write_baseline:
             found = [
                 (job.path, finding)
@@ -211,6 +205,22 @@ def finish(setup: Setup, run: pipeline.Run, result: RunResult) -> None:
             named = bool(setup.options.baseline)
             rows = baseline.write(setup.baseline_path, found, root=None if named else Path.cwd())
             out.talk(f"baseline with {rows} rows written to {setup.baseline_path}")
+    except OSError as error:
+        raise Refused(f"{error.filename or 'baseline'}: {error.strerror or error}") from None
+
+
+def write_reports(setup: Setup, result: RunResult) -> None:
+    """Write the reports that were asked for. Raises Refused when one cannot be written."""
+    try:
+        for path in setup.shared.report or ():
+            kind = report.kind_of(path)
+            assert kind is not None
+            if kind == "html":
+                text = _page(setup, result)
+            else:
+                text = report.render(kind, result, setup.settings, setup.settings.lang)
+            atomic.write(path, text.encode("utf-8", "backslashreplace"))
+            setup.out.talk(f"report written to {path}")
     except OSError as error:
         raise Refused(f"{error.filename or 'report'}: {error.strerror or error}") from None
 

@@ -19,6 +19,8 @@ from mlu_migrate.outcome import next_steps, part, status_of
 from mlu_migrate.output import Output
 from mlu_migrate.report import printable
 
+STDIN_NAME = Path("stdin.py")
+
 
 @dataclass(frozen=True, slots=True)
 class How:
@@ -31,7 +33,7 @@ class How:
     force: bool = False
     merge: bool = False
     allow_dirty: bool = False
-    stdin_filename: Path = Path("stdin.py")
+    stdin_filename: Path = STDIN_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,19 @@ def _refuse_mixtures(arguments: Sequence[str], how: How) -> None:
         raise common.Refused("-: stdin cannot be mixed with other paths")
     if how.write and how.output:
         raise common.Refused("-w changes files in place and -o copies them; choose one")
+    if "-" not in arguments and how.stdin_filename != STDIN_NAME:
+        raise common.Refused("--stdin-filename is the name of what comes from stdin; give - as the path")
+    if how.output and len(arguments) == 1 and _names_a_file(how.output, Path(arguments[0])):
+        raise common.Refused(f"{how.output}: -o names a folder; the file goes into it under its own name")
     if (how.diff or how.check) and (how.write or how.output):
         raise common.Refused("--diff and --check write nothing; they cannot be used with -w or -o")
     if "-" in arguments and (how.write or how.output):
         raise common.Refused("-: what comes from stdin goes to stdout; -w and -o need a path")
+
+
+def _names_a_file(output: Path, argument: Path) -> bool:
+    """Whether ``a.py -o b.py`` was meant to name the new file."""
+    return argument.is_file() and not output.exists() and output.suffix != "" and output.suffix == argument.suffix
 
 
 def _stdin(how: How, shared: Shared, out: Output) -> int:
@@ -83,15 +94,20 @@ def _stdin(how: How, shared: Shared, out: Output) -> int:
     source = sys.stdin.buffer.read()
     file = pipeline.migrate_text(source, how.stdin_filename, settings, options, out.talk)
     result = RunResult((file,), torch_mlu=settings.torch_mlu)
+    setup = common.Setup((how.stdin_filename,), settings, options, shared, out)
     if how.diff:
         out.result_bytes(diffs.unified(file))
     elif not how.check:
         out.result_bytes(file.result)
+    elif options.format:
+        common.show(setup, result, options.format, would=True)
     if file.status is FileStatus.FAILED:
         out.error(f"{printable(file.path)}: {file.reason}")
-    left = report.render("concise", _left_of(result), settings, settings.lang)
+    told = how.check and bool(options.format)
+    left = "" if told else report.render("concise", _left_of(result), settings, settings.lang)
     if left:
         out.talk(left.rstrip("\n"))
+    common.write_reports(setup, result)
     return status_of(
         result, options.fail_level, judge=how.check or options.strict, changes_matter=how.check or how.diff
     )

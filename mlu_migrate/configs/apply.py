@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from mlu_migrate import audit, suppress
@@ -27,7 +27,9 @@ def finish(doc: Document, valid: Callable[[str], bool] | None = None) -> FileRes
     checks.finish_reads(doc)
     kept = suppressions(doc)
     findings = [f for f in doc.findings if doc.settings.wants(f.code) and not kept.covers(f.code, f.line, f.end_line)]
-    findings += [item.finding(doc.path) for item in kept.unused(lambda code: code == "" or doc.settings.wants(code))]
+    columns = {doc.line_of(m.start()): doc.position(m.start())[1] for m in _comments(doc)} if kept else {}
+    unused = kept.unused(lambda code: code == "" or doc.settings.wants(code))
+    findings += [item.finding(doc.path, columns.get(item.line, 1)) for item in unused]
     if doc.settings.audit and doc.settings.wants(audit.CODE):
         findings += [f for f in remaining(doc, findings) if not kept.covers(f.code, f.line, f.end_line)]
     findings.sort(key=lambda f: (f.line, f.column, f.code, f.message_id))
@@ -42,11 +44,15 @@ def finish(doc: Document, valid: Callable[[str], bool] | None = None) -> FileRes
 
 
 def suppressions(doc: Document) -> suppress.Suppressions:
-    """Ignore comments of formats whose comments start with ``#`` (JSON has none)."""
+    """Ignore comments, in the way that the format writes comments (plain JSON has none)."""
     if not suppress.mentions(doc.text):
         return suppress.Suppressions()
-    comments = [(doc.line_of(m.start()), m[0]) for m in re.finditer(r"#[^\n\r]*", doc.text)]
+    comments = [(doc.line_of(m.start()), re.sub(r"^(?i:rem\b|//+|::|;+|<!--)", "#", m[0])) for m in _comments(doc)]
     return suppress.parse(b"\n" * doc.text.count("\n"), comments)
+
+
+def _comments(doc: Document) -> Iterator[re.Match[str]]:
+    return re.finditer(rf"(?:{doc.comment})[^\n\r]*", doc.text)
 
 
 def remaining(doc: Document, findings: list[Finding]) -> list[Finding]:
