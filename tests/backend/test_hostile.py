@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 Tensor = torch.Tensor
@@ -282,19 +282,26 @@ def test_random_sequences_of_operators_agree(card: Any, steps: list[tuple[int, i
 
 
 @pytest.mark.slow
-@given(SEQUENCES)
-@settings(max_examples=10_000, deadline=None, suppress_health_check=CHECKS)
-def test_ten_thousand_random_sequences_agree(card: Any, steps: list[tuple[int, int, int, int]]) -> None:
-    play(steps)
+@pytest.mark.parametrize("part", range(10))
+def test_ten_thousand_random_sequences_agree(card: Any, part: int) -> None:
+    """A thousand sequences of each part's own, so that the parts may run at once (``pytest -n``)."""
+
+    @seed(part)
+    @settings(max_examples=1_000, deadline=None, suppress_health_check=CHECKS, database=None)
+    @given(SEQUENCES)
+    def agree(steps: list[tuple[int, int, int, int]]) -> None:
+        play(steps)
+
+    agree()
 
 
 def test_sequences_leave_no_memory_behind(card: Any) -> None:
     play([(i * 7, i, i + 3, i + 5) for i in range(40)])
     gc.collect()
     before = card.memory_stats(0)["allocated_bytes"]["all"]["current"]
-    for seed in range(20):
+    for start in range(20):
         with contextlib.suppress(AssertionError):
-            play([(seed + i * 7, i, i + seed, i + 5) for i in range(12)])
+            play([(start + i * 7, i, i + start, i + 5) for i in range(12)])
     gc.collect()
     assert card.memory_stats(0)["allocated_bytes"]["all"]["current"] == before
 

@@ -152,8 +152,3 @@ def test_pooling_is_undone_by_unpooling() -> None:
     grad = torch.randn_like(back)
     ours = torch.ops.torch_mlu.max_unpool2d_backward(grad, pooled, indices, [2, 2], [2, 2], [0, 0], [4, 4])
     assert torch.equal(ours.flatten(), grad.flatten()[indices.flatten()])
-
-
-def test_an_operator_without_a_known_meaning_says_so() -> None:
-    with pytest.raises(NotImplementedError, match="torch_mlu::nms3D is not emulated"):
-        torch.ops.torch_mlu.nms3D(torch.ones(1, 7, device="mlu"), 0.5)

@@ -1,8 +1,7 @@
 """
 ``torch.ops.torch_mlu``: operators of the real extension.
 
-Schemas come from the surface table. Each has an implementation in a module of this folder, or raises
-NotImplementedError when called, for a few whose meaning the reference does not give.
+Schemas come from the surface table; each operator has an implementation in a module of this folder.
 """
 
 from __future__ import annotations
@@ -12,22 +11,20 @@ from typing import Any
 
 import torch
 
-from torch_mlu._ops import ctc, fft, fused, gradients, partition
+from torch_mlu._ops import boxes, ctc, debug, fft, fused, gradients, partition, softmax
 
 IMPLEMENTED: dict[str, Callable[..., Any]] = {
+    **boxes.OPERATORS,
+    **ctc.OPERATORS,
+    **debug.OPERATORS,
+    **fft.OPERATORS,
     **fused.OPERATORS,
     **gradients.OPERATORS,
     **partition.OPERATORS,
-    **ctc.OPERATORS,
-    **fft.OPERATORS,
+    **softmax.OPERATORS,
 }
-
-
-def _unknown(name: str) -> Callable[..., Any]:
-    def refuse(*args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"torch_mlu::{name} is not emulated: its schema is known, what it computes is not")
-
-    return refuse
+# Operators that autograd looks into; it knows nothing of what is inside the others.
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {**ctc.DIFFERENTIABLE, **gradients.DIFFERENTIABLE}
 
 
 def define() -> torch.library.Library:
@@ -37,7 +34,10 @@ def define() -> torch.library.Library:
     library = torch.library.Library("torch_mlu", "DEF")
     for name, schema in schemas().items():
         library.define(name + schema.replace("DeviceIndex", "int"))
-        library.impl(name, IMPLEMENTED.get(name, _unknown(name)), "CompositeExplicitAutograd")
+        if name in DIFFERENTIABLE:
+            library.impl(name, DIFFERENTIABLE[name], "CompositeImplicitAutograd")
+        else:
+            library.impl(name, IMPLEMENTED[name], "CompositeExplicitAutograd")
     return library
 
 

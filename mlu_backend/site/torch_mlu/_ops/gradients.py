@@ -50,7 +50,8 @@ def max_unpool2d_backward(
 OPERATORS: dict[str, Callable[..., Any]] = {
     "linalg_det_backward": linalg_det_backward,
     "linalg_slogdet_backward": linalg_slogdet_backward,
-    "max_unpool2d": max_unpool2d,
     "max_unpool2d_backward": max_unpool2d_backward,
     "repeat_backward": repeat_backward,
 }
+# Its derivative is that of the operator inside (custom_autograd in codegen/mlu_functions.yaml).
+DIFFERENTIABLE: dict[str, Callable[..., Any]] = {"max_unpool2d": max_unpool2d}
