@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from mlu_migrate import sinks
+from mlu_migrate import frameworks, sinks
 from mlu_migrate.names import dotted
 from mlu_migrate.source import Source, SourceError
 
@@ -62,8 +62,8 @@ _WORD = re.compile(rb"[A-Za-z_]\w*")
 _KEPT = re.compile(rb"self\.(\w+)[ \t]*=[ \t]*(\w+)[ \t]*$", re.MULTILINE)
 _NEVER = frozenset(b"self cls x y input inputs model config cfg args kwargs batch hidden_states attention_mask".split())
 _NO_TAKERS = frozenset(
-    b"print isinstance len str int float bool super getattr hasattr range zip enumerate list tuple dict set min max sum "
-    b"append extend format join device to size view reshape".split()
+    b"print isinstance len str int float bool super getattr hasattr range zip enumerate list tuple dict set min max "
+    b"sum append extend format join device to size view reshape".split()
 )
 
 
@@ -93,6 +93,8 @@ class FileFacts:
     cuda_calls: int = 0
     entry_point: bool = False
     provides_import: bool = False
+    framework: str = ""  # "torch", or the other framework that the file works for
+    imports: tuple[str, ...] = ()  # of a file of another framework: the modules it imports
 
 
 def module_of(path: str) -> str:
@@ -105,8 +107,9 @@ def module_of(path: str) -> str:
 
 def look(path: str, data: bytes) -> FileFacts:
     """The facts of one file; those of a file that cannot be parsed are what its bytes tell."""
+    framework, imports = frameworks.look(data)
     if not any(word in data for word in INTERESTING):
-        return FileFacts()
+        return FileFacts(framework=framework, imports=imports)
     looking = _Looking(path)
     looking.at(data)
     return FileFacts(
@@ -117,6 +120,8 @@ def look(path: str, data: bytes) -> FileFacts:
         device_names=frozenset(looking.device_names),
         handed_on=frozenset(looking.handed_on),
         stored=frozenset(looking.stored),
+        framework=framework,
+        imports=imports,
         cuda_calls=data.count(b".cuda("),
         entry_point=b"__main__" in data and b"torch" in data,
         provides_import=b"torch_mlu" in data,

@@ -300,6 +300,8 @@ class Flow:
             text = other.value if isinstance(other, ast.Constant) else None
             if isinstance(text, str) and text.lower() in kind.siblings:
                 yield Use(Proof.SIBLING, f'beside "{text}"')
+            elif isinstance(text, str) and text.lower() == "rocm":
+                yield Use(Proof.OTHER, f'beside "{text}"', Shape.KEEP)
             elif isinstance(other, ast.IfExp):
                 yield from self._siblings([other.body, other.orelse], kind)
             elif isinstance(other, ast.Call) and self.unit.callee(other) == "torch.device" and kind.name == "device":
@@ -463,7 +465,7 @@ class Flow:
             return Use(Proof.SINK, name or word)
         if word == "dest":
             return Use(Proof.OTHER, "attribute name", Shape.KEEP)
-        if word == "accelerator" and is_text(child, "cuda"):
+        if word == "accelerator" and kind.name == "device":
             return Use(Proof.OTHER, "label", Shape.KEEP)  # MLU908 tells
         if word in ("id", "ids") and leaf in ("param", "parametrize"):
             return Use(Proof.OTHER, "label", Shape.KEEP)
@@ -661,6 +663,8 @@ class Flow:
                 known = self._key(key.value, kind, depth) if is_text(key) else _NOTHING  # type: ignore[attr-defined]
                 if known.proof:
                     return known
+                if getattr(self.unit.parent(node), "arg", None) in _FILES:
+                    return Use(Proof.OTHER, "path", Shape.KEEP)
                 mapped = self._map(node, kind)
                 return mapped if mapped.proof else self._looked_up(node, child, kind, depth)
         return self.table(node, kind, depth)
@@ -924,7 +928,11 @@ class Flow:
     def _call_holds(self, node: ast.Call, kind: Kind, depth: int) -> Use:
         name, leaf = self.unit.callee(node), _leaf(node.func)
         if kind.name == "backend":
-            if name in sinks.BACKEND_READERS or leaf in ("get_backend", "_get_default_backend"):
+            if name in sinks.BACKEND_READERS or leaf in (
+                "get_backend",
+                "_get_default_backend",
+                "communication_backend_name",
+            ):
                 return Use(Proof.SINK, leaf or "")
         elif name == "torch.device" or leaf == "get_device":
             return Use(Proof.SINK, leaf or "")
@@ -1003,6 +1011,7 @@ def _is_enum(node: ast.AST) -> bool:
 _COLLECTIONS = frozenset(("frozenset", "set", "tuple", "list"))
 _PASSING = ("typing", "copy", "itertools", "collections", "sys")
 _NEUTRAL = frozenset(("", "auto", "none", "default"))
+_FILES = frozenset(("package_data", "exclude_package_data", "package_dir", "data_files"))
 _TAKEN = frozenset(("get", "items", "values", "pop"))
 # Methods of text whose first argument is looked for in it.
 _QUESTIONS = frozenset(

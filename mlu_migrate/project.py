@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mlu_migrate import frameworks
 from mlu_migrate.collecting import held_back
 from mlu_migrate.filefacts import FileFacts, look, module_of
 
@@ -57,6 +58,7 @@ class ProjectFacts:
     entry_points: tuple[str, ...] = ()  # files run as programs that import torch
     native: tuple[str, ...] = ()  # folders with .cu sources
     provides_import: frozenset[str] = frozenset()  # modules of the project that already import torch_mlu
+    frameworks: Mapping[str, str] = field(default_factory=dict)  # path -> framework other than torch it works for
 
     def module_of(self, path: str) -> str:
         """Dotted module name of a path of this run, "" where unknown."""
@@ -148,13 +150,14 @@ def join(files: Mapping[str, FileFacts]) -> ProjectFacts:
         unknown_cuda_calls=sum(file.cuda_calls for file in files.values()),
         entry_points=tuple(sorted(path for path, file in files.items() if file.entry_point)),
         provides_import=frozenset(modules[path] for path, file in files.items() if file.provides_import),
+        frameworks=frameworks.others({path: (f.framework, f.imports) for path, f in files.items()}, modules),
     )
 
 
 def _with_short_names(
     functions: dict[str, dict[str, tuple[str, ...]]],
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Modules also under the shorter names that a program below `src/` or beside them imports, where those are unique."""
+    """Modules also under the shorter names that programs below `src/` or beside them use, where those are unique."""
     short: dict[str, list[str]] = {}
     for module in functions:
         parts = module.split(".")

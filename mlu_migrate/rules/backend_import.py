@@ -34,9 +34,9 @@ class BackendImport(Rule):
         torch.mlu.synchronize()
 
     ## Left alone
-    Files with nothing to rewrite, files that import torch_mlu already, imports under TYPE_CHECKING, and files that never
-    import torch (the entry point provides it; the report says which), unless they are programs that hand a device to a
-    library or to a module of the project that uses torch.
+    Files with nothing to rewrite, files that import torch_mlu already, imports under TYPE_CHECKING, and files that
+    never import torch (the entry point provides it; the report says which), unless they are programs that hand a
+    device to a library or to a module of the project that uses torch.
 
     ## Source
     torch_mlu r2.4_develop, torch_mlu/__init__.py:61 (registers `torch.mlu`); setup.py has no `torch.backends` entry

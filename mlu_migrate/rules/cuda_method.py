@@ -11,6 +11,18 @@ from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 from mlu_migrate.vendors import is_kept
 
+_METHODS = frozenset(
+    f"torch.{owner}.cuda"
+    for owner in (
+        "Tensor",
+        "nn.Module",
+        "UntypedStorage",
+        "TypedStorage",
+        "nn.utils.rnn.PackedSequence",
+        "jit.ScriptModule",
+    )
+)
+
 
 class CudaMethod(Rule):
     """
@@ -73,7 +85,7 @@ class CudaMethod(Rule):
             return
         parent = unit.parent(node)
         called = isinstance(parent, ast.Call) and parent.func is node
-        if not called and unit.name(node) in ("torch.Tensor.cuda", "torch.nn.Module.cuda"):
+        if not called and unit.name(node) in _METHODS:
             message = "renamed" if isinstance(node.ctx, ast.Load) else "patched"
             yield self.found(unit, node, message, unit.rename_attr(node, "mlu"))
         elif not called and isinstance(node.ctx, ast.Load) and methodtexts.is_method(unit, node):

@@ -79,7 +79,7 @@ class EnvironmentVariable(Rule):
 
     def visit_file(self, unit: Unit) -> Iterable[Finding]:
         """All places of a file are weighed together: a twin or an MLU name anywhere in it changes the answer."""
-        if not re.search(rb"CUDA|NCCL|CUDNN|CUBLAS|NVIDIA|CUPTI|NVCC|NVSHMEM", unit.data):
+        if not re.search(rb"CUDA|NCCL|CUDNN|CUBLAS|NVIDIA|CUPTI|NVCC|NVSHMEM|CUSOLVER", unit.data):
             return
         groups: dict[str, list[Place]] = {}
         for place in sorted(_places(unit), key=lambda p: p.span):

@@ -57,7 +57,7 @@ class GpuFlag(Rule):
         for keyword in node.keywords:
             if keyword.arg == "attn_implementation" and is_text(keyword.value, *_ATTENTION):
                 yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
-            elif keyword.arg == "accelerator" and is_text(keyword.value, "gpu", "cuda"):
+            elif keyword.arg == "accelerator" and any(is_text(v, "gpu", "cuda") for v in _choices(keyword.value)):
                 yield self.found(unit, keyword.value, "accelerator")
             elif keyword.arg == "gpus" and _leaf(node.func) == "Trainer" and not is_text(keyword.value):
                 if getattr(keyword.value, "value", 1) not in (0, None):
@@ -91,6 +91,10 @@ class GpuFlag(Rule):
         if option + provider not in seen:
             seen.add(option + provider)
             yield self.found(unit, node, message, severity=severity, option=option, provider=provider)
+
+
+def _choices(node: ast.expr) -> list[ast.expr]:
+    return [*_choices(node.body), *_choices(node.orelse)] if isinstance(node, ast.IfExp) else [node]
 
 
 def _leaf(node: ast.AST) -> str:

@@ -32,7 +32,9 @@ _EVENTS = frozenset(("torch.cuda.Event", "torch.mlu.Event", "torch.cuda.streams.
 _HANDLES = {"cuda_stream": ("mlu_stream", _STREAMS), "cuda_event": ("mlu_event", _EVENTS)}
 # Parameters of torch 2.13 that torch_mlu's functions lack (torch_mlu/mlu/graphs.py:41-115 and 143).
 _LACKING = {"keep_graph": _GRAPHS, "enable_annotations": _GRAPH, "check_input_liveness": _GRAPH}
-_MEMBERS = frozenset(("raw_cuda_graph", "raw_cuda_graph_exec", "instantiate", "get_graph_data"))
+_MEMBERS = frozenset(
+    ("raw_cuda_graph", "raw_cuda_graph_exec", "instantiate", "get_graph_data", "get_currently_capturing_graph")
+)
 
 
 class GraphAndHandle(Rule):

@@ -133,11 +133,23 @@ class NativeKernel(Rule):
         """`torch.utils.cpp_extension.CUDA_HOME`."""
         if node.attr == "CUDA_HOME" and unit.name(node) == f"{_BASE}.CUDA_HOME":
             yield from self._home(node, unit)
+        elif node.attr == "CUDAExtension" and unit.name(node) == f"{_BASE}.CUDAExtension":
+            yield from self._reference(node, unit)
 
     def visit_Name(self, node: ast.Name, unit: Unit) -> Iterator[Finding]:
         """`CUDA_HOME` imported from cpp_extension."""
         if node.id == "CUDA_HOME" and isinstance(node.ctx, ast.Load) and unit.name(node) == f"{_BASE}.CUDA_HOME":
             yield from self._home(node, unit)
+        elif node.id == "CUDAExtension" and unit.name(node) == f"{_BASE}.CUDAExtension":
+            yield from self._reference(node, unit)
+
+    def _reference(self, node: ast.expr, unit: Unit) -> Iterator[Finding]:
+        """`extension = CUDAExtension`, called under its other name below."""
+        parent = unit.parent(node)
+        called = isinstance(parent, ast.Call) and parent.func is node
+        names = [unit.callee(call) for call in unit.index.nodes[ast.Call]]
+        if isinstance(node.ctx, ast.Load) and not called and f"{_BASE}.CUDAExtension" not in names:  # type: ignore[attr-defined]
+            yield self.found(unit, node, "unknown_sources", safety=Safety.MANUAL, call="CUDAExtension", files="-")
 
     def _home(self, node: ast.AST, unit: Unit) -> Iterator[Finding]:
         if not unit.memo.get("native.home"):
@@ -151,8 +163,8 @@ class NativeKernel(Rule):
             func = call.func if isinstance(call, ast.Call) else None
             leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
             if leaf in ("CDLL", "LoadLibrary", "PyDLL", "find_library", "load_library", "WinDLL"):
-                args = {"library": node.value}
-                yield self.found(unit, node, "library", safety=Safety.MANUAL, severity=Severity.WARNING, **args)
+                text = node.value
+                yield self.found(unit, node, "library", safety=Safety.MANUAL, severity=Severity.WARNING, library=text)
             return
         if (
             isinstance(node.value, str)

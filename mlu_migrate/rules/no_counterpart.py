@@ -45,6 +45,11 @@ class NoCounterpart(Rule):
         """Whole chains only."""
         parent = unit.parent(node)
         name = unit.name(node)
+        if node.attr == "__cuda_array_interface__" and isinstance(node.ctx, ast.Load):
+            row = apimap.lookup("torch.Tensor.__cuda_array_interface__")
+            if row is not None and not is_kept(unit, node):
+                yield self.found(unit, node, "missing", cuda=row.name, note=row.note, source=row.source)
+            return
         if name is None or not name.startswith("torch.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
             return
         if name.startswith("torch._C.") and _asked_for_in_the_same_test(unit, node):
@@ -73,7 +78,10 @@ class NoCounterpart(Rule):
     def tell(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
         """One finding for a name that has to stay."""
         found = target(name, unit.settings.torch_mlu)
-        if found is None or found.mlu is not None:
+        if found is None:
+            yield from self._beside(unit, node, name)
+            return
+        if found.mlu is not None:
             return
         row = found.row
         if row is None:
@@ -108,6 +116,56 @@ class NoCounterpart(Rule):
                 note=row.note or "-",
                 source=row.source,
             )
+
+    def _beside(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
+        """Rows about names outside torch.cuda that no other rule decides: each is told once a file."""
+        row = apimap.lookup(name)
+        if row is None or row.status == "same" or name.startswith(_TOLD) or name in _TOLD_WHERE_USED:
+            return
+        if name.startswith("torch.backends.cudnn.") and not isinstance(node, ast.alias):
+            return  # MLU402 follows the switches
+        told: set[str] = unit.memo.setdefault("no_counterpart.told", set())  # type: ignore[assignment]
+        if name in told or is_kept(unit, node):
+            return
+        told.add(name)
+        if row.status == "missing":
+            severity = Severity.ERROR if name.startswith("torch.distributed") else Severity.WARNING
+            kind, note = "missing", row.note or "-"
+            yield self.found(unit, node, kind, severity=severity, cuda=name, note=note, source=row.source)
+        elif row.mlu == name:
+            yield self.found(
+                unit, node, "same_name", severity=Severity.INFO, cuda=name, note=row.note, source=row.source
+            )
+        elif row.status == "renamed":
+            yield self.found(
+                unit, node, "elsewhere", severity=Severity.WARNING, cuda=name, mlu=row.mlu, source=row.source
+            )
+        else:
+            note = row.note or "-"
+            yield self.found(
+                unit, node, "differs", severity=Severity.INFO, cuda=name, mlu=row.mlu, note=note, source=row.source
+            )
+
+
+# Names whose rows other rules tell of, with more than the name to go by.
+_TOLD = (
+    "torch.version.",
+    "torch.jit.",
+    "torch.Tensor.",
+    "torch.UntypedStorage.",
+    "torch.TypedStorage.",
+    "torch.nn.Module.",
+    "torch.profiler.profile",
+)
+_TOLD_WHERE_USED = frozenset(
+    "torch.compile torch.nn.DataParallel torch.nn.parallel.data_parallel torch.nn.parallel.DistributedDataParallel "
+    "torch.utils.cpp_extension.CUDAExtension torch.utils.cpp_extension.load torch.utils.cpp_extension.load_inline "
+    "torch.utils.cpp_extension.CUDA_HOME torch.utils.cpp_extension.BuildExtension torch.backends.cudnn "
+    "torch.backends.cudnn.allow_tf32 torch.backends.cudnn.version torch.from_dlpack torch.utils.dlpack.from_dlpack "
+    "torch.utils.dlpack.to_dlpack torch.UntypedStorage.is_pinned torch.UntypedStorage.pin_memory "
+    "torch.UntypedStorage.cuda torch.TypedStorage.cuda torch.nn.utils.rnn.PackedSequence.cuda "
+    "torch.nn.utils.rnn.PackedSequence.is_cuda".split()
+)
 
 
 def _asked_for_in_the_same_test(unit: Unit, node: ast.Attribute) -> bool:

@@ -100,6 +100,7 @@ METHODS: dict[str, tuple[Limit, ...]] = {
 # names without argument: told as they are (list of official_unsupported and behaviours.md, section 17)
 NAMES = {
     "torch.jit.script": ("torch.jit is officially unsupported; gpu_migration returns the object unscripted", 0),
+    "torch.compile": ("torch.compile is officially unsupported with torch 2.4; measure against the plain model", 0),
     "torch.jit.trace": ("torch.jit is officially unsupported", 0),
     "torch.from_dlpack": ("dlpack is officially unsupported", 0),
     "torch.utils.dlpack.from_dlpack": ("dlpack is officially unsupported", 0),

@@ -53,6 +53,11 @@ class TorchName(Rule):
         """Whole chains only: the inner links of a longer torch name are part of it."""
         parent = unit.parent(node)
         name = unit.name(node)
+        if node.attr in _STORAGE and isinstance(node.ctx, ast.Load) and not is_kept(unit, node):
+            new = _STORAGE[node.attr]
+            given = {"cuda": node.attr, "mlu": new, "note": "", "source": ""}
+            yield self.found(unit, unit.attr_span(node), "renamed", unit.rename_attr(node, new), **given)  # type: ignore[arg-type]
+            return
         if name is None or not name.startswith("torch.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
             return
         release = unit.settings.torch_mlu
@@ -80,6 +85,14 @@ class TorchName(Rule):
                 note=row.note if row else "",
                 source=row.source if row else "",
             )
+
+
+# Private methods of storages, whatever they are called on.
+_STORAGE = {
+    "_share_cuda_": "_share_mlu_",
+    "_new_shared_cuda": "_new_shared_mlu",
+    "_release_ipc_counter_cuda": "_release_ipc_counter_mlu",
+}
 
 
 def _worth_telling(unit: Unit, node: ast.Attribute, name: str) -> bool:
