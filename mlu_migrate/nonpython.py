@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from mlu_migrate import notebooks
+from mlu_migrate import frameworks, notebooks
 from mlu_migrate.configs import (
     apply,
     cmake,
@@ -174,6 +174,9 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     doc = Document(source, path, settings, prose=kind == "markdown")
     doc.engine = _engine(path, settings, facts)
     doc.embed = _embedder(doc)
+    others = getattr(facts, "frameworks", None)
+    if others:
+        doc.program = frameworks.finder(facts.modules, others)  # type: ignore[attr-defined]
     doc.comment = _COMMENTS.get(kind, "#")
     doc.free_lines = kind in ("shell", "markdown")
     _CHECKERS[kind](doc)

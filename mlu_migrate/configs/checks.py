@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from mlu_migrate import apimap
+from mlu_migrate.configs import launched
 from mlu_migrate.configs import vocabulary as words
 from mlu_migrate.configs.document import Document
 from mlu_migrate.model import Confidence, Safety, Severity
@@ -50,7 +51,7 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
     if doc.settings.torch_mlu not in row.releases:
         doc.add("MLU601", "release", start, end, args=args)
         return
-    framework = _other_framework(doc)
+    framework = launched.framework(doc, start)
     if framework:
         doc.add("MLU601", "framework", start, end, severity=Severity.INFO, args={**args, "framework": framework})
         return
@@ -106,6 +107,10 @@ def finish_reads(doc: Document) -> None:
 
 def device(doc: Document, start: int, end: int, key: str | None) -> None:
     """MLU602 for a value that is exactly a CUDA device, under a key (option, variable) or none."""
+    if doc.program is not None and launched.framework(doc, start):
+        args = {"key": key or "", "value": doc.text[start:end]}
+        doc.add("MLU602", "other-library", start, end, severity=Severity.INFO, args=args)
+        return
     sure = doc.sure and key is not None and words.names_device(key)
     spans = tuple((start + m.start(), start + m.start() + 4, "mlu") for m in words.DEVICE.finditer(doc.text[start:end]))
     doc.add(
@@ -254,15 +259,6 @@ def toolkit_path(doc: Document, start: int, end: int) -> None:
 def embedded_python(doc: Document, start: int, end: int) -> None:
     """MLU602 for Python code that stands inside a command line."""
     doc.add("MLU602", "embedded-python", start, end, args={"code": doc.text[start:end]})
-
-
-def _other_framework(doc: Document) -> str:
-    """The framework a file works for when it is not torch; empty when torch is spoken of, or none."""
-    if doc.framework is None:
-        where = f"{doc.path}\n{doc.text}"
-        found = words.FRAMEWORK.search(where)
-        doc.framework = "" if found is None or "torch" in where.lower() else found[0]
-    return doc.framework
 
 
 def _is_set_too(doc: Document, mlu: str) -> bool:

@@ -43,6 +43,8 @@ class Document:
         self.places: set[int] = set()  # where findings start
         self.named: dict[str, bool] = {}  # MLU name -> whether the text has it
         self.framework: str | None = None  # another framework the file works for, once it was asked
+        self.program: Callable[[str], str | None] | None = None  # the framework of a program, by its name
+        self.launched: set[str] | None = None  # the frameworks of all programs that are named, once it was asked
         self._starts = [0]
         position = self.text.find("\n")
         while position >= 0:

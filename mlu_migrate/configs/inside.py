@@ -14,7 +14,7 @@ def embed(doc: Document, start: int, end: int, checker: Callable[[Document], Non
     the name that the file would have, where that is known.
     """
     inner = Document(doc.text[start:end].encode(doc.encoding), path or doc.path, doc.settings, prose=doc.prose)
-    inner.engine, inner.embed = doc.engine, doc.embed
+    inner.engine, inner.embed, inner.program = doc.engine, doc.embed, doc.program
     checker(inner)
     pythoncode.take(doc, start, inner.findings)
     for name, (first, last) in inner.reads.items():
