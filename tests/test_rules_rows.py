@@ -79,9 +79,8 @@ def test_no_row_of_torch_is_passed_over_in_silence() -> None:
 
 @pytest.mark.parametrize("name", sorted(CALLED))
 def test_names_told_where_they_are_called_are_told_there(name: str) -> None:
-    _, told, _ = migrated(
-        f"import torch\nimport torch.utils.dlpack\n\nnet = x = k = array = None\ny = torch.ones(2).cuda()\n{CALLED[name]}\n"
-    )
+    head = "import torch\nimport torch.utils.dlpack\n\nnet = x = k = array = None\ny = torch.ones(2).cuda()\n"
+    _, told, _ = migrated(f"{head}{CALLED[name]}\n")
     assert told
 
 
