@@ -8,6 +8,9 @@ which rule edited which line (the edit map), reads the named entries of pyprojec
     name = "train"
     command = "python train.py --steps 3"
     reference = "emulated-cuda"      # all keys but command are optional and named as the options are
+
+The command is the original's; the migrated program gets it with the device's names replaced (command.py), or
+``candidate-command``.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlu_migrate import copying, pipeline, tomlfile, tree
+from mlu_migrate import command, copying, pipeline, tomlfile, tree
 from mlu_migrate.model import ExitStatus, FileResult, FileStatus, Finding, RunResult
 from mlu_migrate.settings import Options, Settings
 
@@ -33,6 +36,7 @@ PROFILES = ("exact", "mlu370", "mlu590")
 SUFFIXES = (".md", ".json", ".html", ".xml")
 MAP = "edit-map.json"
 _TEXTS = ("name", "reference", "profile", "level", "tolerance", "migrated")
+_COMMANDS = ("command", "candidate-command")
 _NUMBERS = {"steps": int, "seed": int, "timeout": float, "cards": int}
 
 Talk = Callable[[str], None]
@@ -46,7 +50,7 @@ class ParityError(ValueError):
 class Entry:
     """
     One comparison. ``reference``: ``emulated-cuda``, ``cpu`` or the path of a trace. ``timeout`` in seconds for
-    each run.
+    each run. ``candidate_command`` is for the migrated program; empty: ``command`` with the device's names replaced.
     """
 
     command: tuple[str, ...]
@@ -60,6 +64,7 @@ class Entry:
     tolerance: Path | None = None
     timeout: float | None = None
     cards: int | None = None
+    candidate_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +95,13 @@ def entries(project: Path) -> tuple[Entry, ...]:
 def _entry(row: object, where: str, project: Path) -> Entry:
     if not isinstance(row, dict) or "command" not in row:
         raise ParityError(f"{where}: needs a command")
-    unknown = sorted(set(row) - {"command", *_TEXTS, *_NUMBERS})
+    unknown = sorted(set(row) - {*_COMMANDS, *_TEXTS, *_NUMBERS})
     if unknown:
         raise ParityError(f"{where}: has no setting {unknown[0]}")
-    command = row["command"]
-    words = shlex.split(command) if isinstance(command, str) else [str(word) for word in command]
-    if not words:
-        raise ParityError(f"{where}: the command is empty")
-    values: dict[str, Any] = {"command": tuple(words)}
+    values: dict[str, Any] = {}
+    for key in _COMMANDS:
+        if key in row:
+            values[key.replace("-", "_")] = words_of(row[key], where)
     for name in _TEXTS:
         if name in row:
             values[name] = str(row[name])
@@ -110,6 +114,17 @@ def _entry(row: object, where: str, project: Path) -> Entry:
         if name in values:
             values[name] = project / values[name]
     return Entry(**values)
+
+
+def words_of(command: object, where: str) -> tuple[str, ...]:
+    """The words of a command given as text or as a list. Raises ParityError."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else [str(w) for w in command]  # type: ignore[attr-defined]
+    except (TypeError, ValueError) as error:
+        raise ParityError(f"{where}: the command cannot be read: {error}") from None
+    if not words:
+        raise ParityError(f"{where}: the command is empty")
+    return tuple(words)
 
 
 def run(
@@ -140,7 +155,15 @@ def run(
         migrated = pipeline.run(pipeline.targets_of([project]), settings, options, talk=talk)
         copy = _copy(project, migrated, work) if any(e.migrated is None for e in wanted) else None
         verdicts = [
-            _compare(backend, project, entry, migrated.result, copy, work / (entry.name or f"run-{number}"), talk)
+            _compare(
+                backend,
+                project,
+                _with_commands(entry, settings),
+                migrated.result,
+                copy,
+                work / (entry.name or f"run-{number}"),
+                talk,
+            )
             for number, entry in enumerate(wanted, 1)
         ]
     finally:
@@ -247,6 +270,10 @@ def _copy(project: Path, migrated: pipeline.Run, work: Path) -> Path:
     return place
 
 
+def _with_commands(entry: Entry, settings: Settings) -> Entry:
+    return replace(entry, candidate_command=entry.candidate_command or command.migrated(entry.command, settings))
+
+
 def _compare(
     backend: _Backend, project: Path, entry: Entry, result: RunResult, copy: Path | None, work: Path, talk: Talk
 ) -> Any:
@@ -264,6 +291,7 @@ def _compare(
             original=project.absolute(),
             migrated=place.absolute(),
             command=entry.command,
+            candidate_command=entry.candidate_command,
             work=work.absolute(),
             reference=reference,
             profile=entry.profile,
@@ -285,6 +313,8 @@ def _compare(
         verdict.notes.append(
             f"not migrated, copied as they are: {', '.join(failed[:5])}{' ...' if len(failed) > 5 else ''}"
         )
+    if entry.candidate_command != entry.command:
+        verdict.notes.append(f"the candidate was run as: {shlex.join(entry.candidate_command)}")
     verdict.title = entry.name
     return verdict
 

@@ -58,6 +58,9 @@ def _parser() -> _Parser:
     p.add_argument(
         "project", nargs="?", type=Path, default=Path("."), metavar="PROJECT", help="the original (default .)"
     )
+    p.add_argument(
+        "--candidate-command", metavar="TEXT", help="for the migrated program (default: COMMAND in mlu's words)"
+    )
     p.add_argument("--name", metavar="NAME", help="only this entry of pyproject.toml")
     p.add_argument("--migrated", type=Path, metavar="DIR", help="a migrated copy to use instead of a fresh one")
     p.add_argument("--reference", metavar="WHAT", help="emulated-cuda (default), cpu, or a trace made by parity-record")
@@ -93,7 +96,9 @@ def _parity(arguments: Sequence[str], out: Output) -> int:
             raise parity.ParityError(f"{args.project}/pyproject.toml has no parity entry named {args.name}")
         wanted = tuple(dataclasses.replace(entry, command=command or entry.command) for entry in named)
     names = ("migrated", "reference", "steps", "seed", "profile", "level", "tolerance", "timeout", "cards")
-    given = {name: getattr(args, name) for name in names}
+    given: dict[str, object] = {name: getattr(args, name) for name in names}
+    if args.candidate_command is not None:
+        given["candidate_command"] = parity.words_of(args.candidate_command, "--candidate-command")
     wanted = tuple(parity.overridden(entry, given) for entry in wanted)
     loaded = load(args.project.absolute(), {"unsafe": args.unsafe, "torch_mlu": args.torch_mlu})
     outcome = parity.run(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from mlu_migrate import parity, parity_args, pipeline
+from mlu_migrate import command, parity, parity_args, pipeline
 from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, RunResult, Safety, Severity
 from mlu_migrate.output import Output
 from mlu_migrate.settings import Options, Settings
@@ -106,12 +107,12 @@ def test_entries_are_read_with_every_option(tmp_path: Path) -> None:
         tmp_path,
         '[[tool.mlu-migrate.parity]]\nname = "train"\ncommand = "python train.py --x \'a b\'"\nsteps = 3\nseed = 5\n'
         'reference = "cpu"\nprofile = "mlu590"\nlevel = "op"\ntimeout = 60\ntolerance = "limits.toml"\n'
-        '[[tool.mlu-migrate.parity]]\ncommand = ["python", "eval.py"]\n',
+        '[[tool.mlu-migrate.parity]]\ncommand = ["python", "eval.py"]\ncandidate-command = "python eval.py -d mlu"\n',
     )
     assert entry == parity.Entry(
         ("python", "train.py", "--x", "a b"), "train", None, "cpu", 3, 5, "mlu590", "op", tmp_path / "limits.toml", 60.0
     )
-    assert second == parity.Entry(("python", "eval.py"))
+    assert second == parity.Entry(("python", "eval.py"), candidate_command=("python", "eval.py", "-d", "mlu"))
 
 
 @pytest.mark.parametrize(
@@ -121,6 +122,8 @@ def test_entries_are_read_with_every_option(tmp_path: Path) -> None:
         ('[[tool.mlu-migrate.parity]]\ncommand = "x"\nstep = 3\n', "has no setting step"),
         ('[[tool.mlu-migrate.parity]]\ncommand = "x"\nsteps = "3"\n', "steps must be a number"),
         ('[[tool.mlu-migrate.parity]]\ncommand = ""\n', "the command is empty"),
+        ('[[tool.mlu-migrate.parity]]\ncommand = "python \'x"\n', "the command cannot be read"),
+        ("[[tool.mlu-migrate.parity]]\ncommand = 3\n", "the command cannot be read"),
         ("[tool.mlu-migrate]\nparity = 3\n", "are written [[tool.mlu-migrate.parity]]"),
         ("not toml =", "pyproject.toml"),
     ],
@@ -182,29 +185,48 @@ def test_help_fits_eighty_columns_and_names_every_option(capsys: pytest.CaptureF
         "--keep",
         "--timeout",
         "--report",
+        "--candidate-command",
     ):
         assert option in text
+
+
+@pytest.mark.parametrize(
+    ("given", "migrated"),
+    [
+        ("python train.py --device=cuda --name 'a b'", "python train.py --device=mlu --name 'a b'"),
+        ("torchrun --nproc-per-node 2 t.py --backend nccl", "torchrun --nproc-per-node 2 t.py --backend cncl"),
+        ("env CUDA_VISIBLE_DEVICES=1 python t.py device=cuda:0", "env MLU_VISIBLE_DEVICES=1 python t.py device=mlu:0"),
+        ("python t.py --use_cuda --title cuda", "python t.py --use_cuda --title cuda"),
+        ("python t.py --steps 3", "python t.py --steps 3"),
+    ],
+)
+def test_the_migrated_program_gets_the_command_in_its_own_words(given: str, migrated: str) -> None:
+    assert shlex.join(command.migrated(shlex.split(given), Settings())) == migrated
 
 
 def test_one_word_migrates_runs_compares_and_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     top = tmp_path / "project"
     top.mkdir()
     (top / "train.py").write_text(
-        "import torch\n\ntorch.manual_seed(0)\nmodel = torch.nn.Linear(4, 2).cuda()\n"
+        "import argparse\nimport torch\n\np = argparse.ArgumentParser()\np.add_argument('--device', default='cpu')\n"
+        "args = p.parse_args()\ntorch.manual_seed(0)\nmodel = torch.nn.Linear(4, 2).to(args.device)\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor _ in range(2):\n"
-        "    loss = model(torch.randn(3, 4).cuda()).pow(2).mean()\n    loss.backward()\n    optimizer.step()\n"
+        "    loss = model(torch.randn(3, 4).to(args.device)).pow(2).mean()\n    loss.backward()\n    optimizer.step()\n"
+        "torch.cuda.synchronize()\n"
     )
     (top / "pyproject.toml").write_text(
         '[project]\nname = "p"\nversion = "1"\n'
-        '[[tool.mlu-migrate.parity]]\nname = "train"\ncommand = "python train.py"\n'
+        '[[tool.mlu-migrate.parity]]\nname = "train"\ncommand = "python train.py --device cuda"\n'
     )
     reports = [str(tmp_path / f"r{suffix}") for suffix in (".md", ".json", ".html", ".xml")]
     more = [word for path in reports for word in ("--report", path)]
     status = parity_args.main("parity", [str(top), "--cards", "2", *more], Output(quiet=True))
-    assert capsys.readouterr().out.startswith("train: PARITY: match, bit for bit\n")
+    told = capsys.readouterr().out
+    assert told.startswith("train: PARITY: match, bit for bit\n")
+    assert "the candidate was run as: python train.py --device mlu" in told
     assert status == 0
     data = json.loads(Path(reports[1]).read_text())
-    assert data["coverage"]["edits"] == data["coverage"]["exercised"] == 3
+    assert data["coverage"]["edits"] == data["coverage"]["exercised"] == 2
     assert Path(reports[0]).read_text().startswith("# train: PARITY: match")
     assert 'id="parity"' in Path(reports[2]).read_text() and "Error by layer and step" in Path(reports[2]).read_text()
     assert ET.parse(reports[3]).getroot()[0].attrib["failures"] == "0"
