@@ -85,6 +85,7 @@ _NAMES = (
     (re.compile(r"\.env(?:\..+)?|\.envrc|\.deepspeed_env"), "dotenv"),
     (re.compile(r"(?i)jenkinsfile(?:[._-].*)?"), "quoted"),
     (re.compile(r"(?i)\.?justfile"), "just"),
+    (re.compile(r"\.(?:bash|zsh|ksh)rc|\.(?:bash_|z)?profile|\.bash_aliases"), "shell"),
     (re.compile(r"(?i)(?:.*[-_.])?(?:requirements?|constraints?|deps)(?:[-_.].*)?\.(?:txt|in)"), "requirements"),
     (re.compile(r"Pipfile"), "toml"),
     (re.compile(r"\.condarc|\.clang-format"), ""),

@@ -12,6 +12,7 @@ from mlu_migrate.model import Severity
 _COMMENT = re.compile(r"#\[(=*)\[.*?\]\1\]|#[^\n]*", re.DOTALL)
 _CUDA = re.compile(
     r"find_package\s*\(\s*(?:CUDA(?:Toolkit)?|CUDNN|NCCL)\b|enable_language\s*\(\s*CUDA\b"
+    r"|include\s*\(\s*FindCUDA\w*"
     r"|project\s*\([^)]*\bCUDA\b|cuda_add_(?:library|executable)\s*\(|CUDA_ARCHITECTURES|CMAKE_CUDA_\w+"
     r"|CUDA_NVCC_\w+|CUDA_TOOLKIT_ROOT_DIR|CUDA_SEPARABLE_COMPILATION|cuda_std_\d+|[\w${}./*-]+\.cuh?\b"
     r"|CUDA::\w+",

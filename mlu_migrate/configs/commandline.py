@@ -33,6 +33,7 @@ _TESTS = frozenset({"[", "[[", "test"})
 _BARE_TOOLS = frozenset(set(words.TOOLS) - {"ncu", "nvcc", "tritonserver", "trtexec"})
 _OPTION = re.compile(r"-{1,2}[A-Za-z][\w.-]*")
 _PAIR = re.compile(r"[+~]{0,2}([A-Za-z_][\w.@/-]*)=(['\"]?)([^'\"]*)\2")
+_COMMA_PAIR = re.compile(r"(?<![^,'\"])([A-Za-z_][\w.]*)=(cuda(?::\d+)?|nccl)(?=[,'\"\s]|$)")
 _DEFAULT = re.compile(r"\$\{(\w+):?[-=](['\"]?)(cuda(?::\d+)?|nccl)\2\}")
 _VARIABLE = re.compile(r"\$\{?(\w+)|%(\w+)%")
 _ENVIRONMENT_OF = re.compile(r"\$(?:[({][#!]?|\?|[Ee]nv:|\{[Ee]nv:)?$")
@@ -94,6 +95,8 @@ def environment_words(doc: Document, start: int, end: int, *, says: bool = False
             checks.environment_set(doc, first, last, _assigned(text, equals + 1, end), safe=not says)
         elif (first, last) == (start, end):
             checks.environment_set(doc, first, last, None, safe=passes)
+        elif re.match(r"\\?[\"']\s*:", text[last : last + 4]) and text[first - 1 : first] in ("'", '"'):
+            checks.environment_set(doc, first, last, None, safe=not says)  # JSON in a word
     for match in _UNLISTED.finditer(text, start, end):
         if match[0] not in words.environment() and not says:
             checks.environment_set(doc, match.start(), match.end(), None)
@@ -108,7 +111,7 @@ def _assigned(text: str, start: int, end: int) -> str | None:
 def _heredoc(doc: Document, item: HereDocument) -> None:
     program = _strip(item.command.arguments)
     name = _basename(program[0]) if program else ""
-    target = next((w.value for w in reversed(item.command.words) if re.search(r"\w\.\w+$|file$", w.value)), "")
+    target = next((w.value for w in reversed(item.command.words) if re.search(r"(?:^|[\w/])\.\w+$|file$", w.value)), "")
     writes = item.command.redirected or name == "tee"
     if _PYTHON.fullmatch(name) or (writes and re.search(r"\.py[iw]?$", target)):
         pythoncode.check(doc, item.start, item.end, literal=not item.expands)
@@ -378,7 +381,9 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
         start, end = word.inner
         pair = _PAIR.fullmatch(word.value) if not word.raw.startswith("-") else None
         script = previous is not None and previous.raw == "-c"
-        if _PYTHON.fullmatch(program) and (script or doc.text[: word.start].endswith(("<<<", "<<< "))):
+        if _PYTHON.fullmatch(program) and (
+            script or doc.text[max(0, word.start - 4) : word.start].rstrip().endswith("<<<")
+        ):
             quote = word.raw[0] if word.quoted else ""
             pythoncode.check(doc, start, end, quote=quote, literal=quote == "'")
         elif word.raw.startswith("-") and "=" in word.value:
@@ -387,7 +392,7 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
         elif pair is not None and (word.assigns is None or word.assigns not in words.environment()):
             offset = start + pair.start(3)
             if offset not in doc.places:
-                checks.value(doc, offset, start + pair.end(3), pair[1].rsplit(".", 1)[-1])
+                _pair_value(doc, offset, start + pair.end(3), pair[1].rsplit(".", 1)[-1])
         elif previous is not None and _OPTION.fullmatch(previous.value):
             _option_value(doc, start, end, previous.value, program)
         elif takes_bare and (words.is_device(word.value) or (about and words.is_backend(word.value))):
@@ -405,4 +410,11 @@ def _option_value(doc: Document, start: int, end: int, key: str, program: str) -
     text = doc.text[start:end]
     if len(text) >= 2 and text[0] in "'\"" and text[-1] == text[0]:
         start, end = start + 1, end - 1
-    checks.value(doc, start, end, key)
+    _pair_value(doc, start, end, key)
+
+
+def _pair_value(doc: Document, start: int, end: int, key: str) -> None:
+    """A value, or several of ``name=value`` with commas between them."""
+    if not checks.value(doc, start, end, key):
+        for pair in _COMMA_PAIR.finditer(doc.text, start, end):
+            checks.value(doc, *pair.span(2), pair[1])

@@ -45,8 +45,8 @@ def _kinds(doc: Document, start: int, end: int) -> set[str]:
 def _command(doc: Document, at: int) -> tuple[int, int]:
     """The lines of the command that ``at`` lies in: joined by backslashes."""
     start, end = doc.line_start(at), doc.line_end(at)
-    while start > 0 and doc.text[:start].rstrip("\r\n").endswith("\\"):
+    while start > 0 and doc.text[max(0, start - 3) : start].rstrip("\r\n").endswith("\\"):
         start = doc.line_start(start - 1)
-    while doc.text[:end].endswith("\\") and end + 1 < len(doc.text):
+    while doc.text[end - 1 : end] == "\\" and end + 1 < len(doc.text):
         end = doc.line_end(end + 2 if doc.text[end : end + 2] == "\r\n" else end + 1)
     return start, end

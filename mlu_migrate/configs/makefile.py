@@ -16,6 +16,7 @@ _VARIABLE = re.compile(
 _TARGET = re.compile(
     r"[^\s:=#][^:=#]*:[ \t]*(?=(?:export[ \t]+|override[ \t]+|private[ \t]+)?[A-Za-z_][\w.-]*[ \t]*[?:+]{0,3}=)"
 )
+_DEFINE = re.compile(r"[ ]*(?:override[ \t]+|export[ \t]+)*define\b")
 _CONDITION = re.compile(r"[ ]*(?:else[ ]+)?ifn?eq\b")
 _COMPARED = re.compile(r"\$[({](?:filter[ \t]+[\w:% \t]+,[ \t]*\$[({])?(?P<name>\w+)[)}]")
 _WORD = re.compile(r"(?<![\w.$({/-])(?:cuda(?::\d+)?|nccl)(?![\w./-])")
@@ -23,9 +24,11 @@ _WORD = re.compile(r"(?<![\w.$({/-])(?:cuda(?::\d+)?|nccl)(?![\w./-])")
 
 def check(doc: Document) -> None:
     """Look at one Makefile."""
+    defining = False
     for start, end in logical_lines(doc.text):
         line = doc.text[start:end]
-        if line.startswith("\t"):
+        defining = (defining or _DEFINE.match(line) is not None) and not line.lstrip().startswith("endef")
+        if line.startswith("\t") or (defining and not _DEFINE.match(line)):
             commandline.check(doc, start, end)
             continue
         match = _VARIABLE.match(line) if "\n" not in line else None

@@ -9,9 +9,9 @@ from mlu_migrate.configs.document import Document
 from mlu_migrate.model import Confidence, Safety, Severity
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_BOUND = re.compile(r"(?P<sign>[<>~!=]=|===|[<>=^])\s*v?(?P<version>\d+\.\d+)")
+_BOUND = re.compile(r"(?P<sign>[<>~!=]=|===|[<>=^@])\s*v?(?P<version>\d+\.\d+)")
 _CHANNEL = re.compile(r"^[\w./-]+::")
-_REPOSITORY = re.compile(r"/([\w.-]+?)(?:\.git)?(?:[@#?].*)?$")
+_REPOSITORY = re.compile(r"/([\w.+%-]+?)(?:\.git)?(?:[@#?].*)?$")
 _REPOSITORY_NAMES = {"flash-attention": "flash-attn", "transformerengine": "transformer-engine", "mamba": "mamba-ssm"}
 _SEVERITY = {"nvidia": Severity.WARNING, "kernel": Severity.ERROR, "engine": Severity.WARNING}
 
@@ -107,7 +107,7 @@ def _torch(doc: Document, start: int, name_end: int, end: int, name: str, row: w
     bounds = [(m["sign"], m["version"]) for m in _BOUND.finditer(asked)]
     if not _allows(bounds, release):
         doc.add("MLU605", "torch-pinned", start, end, args={**args, "asked": asked.strip()})
-    elif not any(sign in ("=", "==", "===") for sign, _ in bounds):
+    elif not any(sign in ("=", "==", "===", "@") for sign, _ in bounds):
         doc.add("MLU605", "torch-open", start, name_end, severity=Severity.INFO, args=args)
 
 
@@ -116,7 +116,7 @@ def _allows(bounds: list[tuple[str, str]], release: str) -> bool:
     wanted = tuple(int(part) for part in release.split("."))
     for sign, text in bounds:
         version = tuple(int(part) for part in text.split("."))
-        if sign in ("=", "==", "===") and version != wanted:
+        if sign in ("=", "==", "===", "@") and version != wanted:
             return False
         if sign in (">=", ">") and version > wanted or sign in ("<", "<=") and version < wanted:
             return False
@@ -151,6 +151,8 @@ def _address(doc: Document, start: int, end: int, text: str) -> str | None:
     if match is None:
         return None
     name = match[1].lower()
+    if name.endswith((".whl", ".tar.gz")):
+        name = name.split("-")[0].replace("_", "-")
     row = words.package(_REPOSITORY_NAMES.get(name, name))
     if row is None or row.kind in ("torch", "nvidia"):
         return None

@@ -42,7 +42,11 @@ _COMMANDS = frozenset(
     "runargs postcreatecommand poststartcommand exec scripts tasks pre_cmd post_cmd launch launcher program "
     "launch_args job_command before-build before-all test-command addopts pytestargs cmdline jvm_args".split()
 )
-_IMAGES = frozenset({"image", "container", "images", "docker", "from", "baseimage"})
+_IMAGES = frozenset({"image", "container", "images", "docker", "from", "baseimage", "repository"})
+_LABELS = frozenset({"labels", "annotations", "matchlabels", "selector", "topics", "keywords"})
+_DESCRIBES_KEY = frozenset({"default", "options", "choices", "enum", "value", "values", "const", "example", "examples"})
+_CARD = re.compile(r"(?i)(?:[a-z]+[-_:])?(?:[ahvtlpb]\d{2,3}|rtx\w+|nvidia\S*|k80|gpu\.\S+)(?:[-_:]\S*)?")
+_LAUNCH_TEXT = re.compile(r"--(?P<key>[\w-]*(?:device|backend)[\w-]*)[= ]+(?P<value>cuda(?::\d+)?|nccl)(?![\w./-])")
 _REQUIREMENTS = frozenset(
     "pip python_packages pip_packages pip_requirements python_dependencies py_packages requirements".split()
 )
@@ -117,6 +121,8 @@ def _key(doc: Document, leaf: Leaf, values: dict[Path, Leaf], environment: bool)
         checks.resource(doc, leaf.start, leaf.end, replacement="cambricon.com/mlu")
     elif text.startswith("nvidia.com/") or (text.startswith("ghcr.io/") and "cuda" in text):
         checks.resource(doc, leaf.start, leaf.end)
+    elif text.rpartition(".")[2] in words.environment() and "." in text:
+        checks.environment_set(doc, leaf.end - len(text.rpartition(".")[2]), leaf.end, None, safe=False)
     elif text in words.environment() or re.fullmatch(r"NCCL_[A-Z0-9_]+", text):
         parent = name_of(leaf.path[:-1])
         value = values.get(leaf.path)
@@ -141,11 +147,18 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path
     path = words.TOOLKIT_PATH.search(text)
     if path:
         checks.toolkit_path(doc, start + path.start(), start + path.end())
-    if lower == "value" and leaf.path[:-1] in names:  # {name: DEVICE, value: cuda}
-        key = names[leaf.path[:-1]]
+    if not _LABELS.isdisjoint(str(part).lower() for part in leaf.path[:-1]):
+        return
+    key = _meaning(leaf.path, key, names)
     _inside_value(doc, start, end)
     if text == "nvidia.com/gpu" and lower in ("key", "resourcename", "resource_name"):
         checks.resource(doc, start, end, replacement="cambricon.com/mlu")
+    elif text.startswith("nvidia.com/") and lower == "key":
+        checks.resource(doc, start, end)
+    elif text.startswith("/dev/nvidia"):
+        checks.container_option(doc, start, end)
+    elif lower in ("resource_class", "accelerators", "gpu_type", "gputype") and _CARD.fullmatch(text):
+        checks.resource(doc, start, end)
     elif text == "nvidia" and lower in ("driver", "runtime", "runtimeclassname", "container_runtime"):
         checks.container_option(doc, start, end)
     elif lower == "uses" and "cuda" in text.lower():
@@ -170,7 +183,7 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path
     elif checks.value(doc, start, end, key):
         pass
     elif lower in _IMAGES or lower.endswith(("image", "image_name", "image_uri", "docker_image")):
-        if not checks.image(doc, start, end):
+        if not checks.image(doc, start, end, loose=lower == "image"):
             commandline.environment_words(doc, start, end)
     elif lower in _COMMANDS or _parent(leaf.path) in ("scripts", "tasks"):
         commandline.check(doc, start, end)
@@ -178,6 +191,26 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path
         commandline.environment_words(doc, start, end, passes=_is_environment(lower))
     else:
         _references(doc, start, end)
+        _launch_text(doc, start, end)
+
+
+def _meaning(path: Path, key: str | None, names: dict[Path, str]) -> str | None:
+    """The key that says what a value means where its own only says that it is one."""
+    if path and path[-1] == "value" and path[:-1] in names:  # {name: DEVICE, value: cuda}
+        return names[path[:-1]]
+    above = [part for part in path if isinstance(part, str)][:-1]
+    if "device_map" in above:
+        return "device_map"
+    if key in _DESCRIBES_KEY and above and words.names_device(above[-1]):
+        return above[-1]
+    return key
+
+
+def _launch_text(doc: Document, start: int, end: int) -> None:
+    """Options inside a longer text that no key calls a command: told, not rewritten by itself."""
+    for match in _LAUNCH_TEXT.finditer(doc.text, start, end):
+        if match.start("value") not in doc.places:
+            checks.value(doc, *match.span("value"), None)
 
 
 def _is_config_group(leaf: Leaf) -> bool:

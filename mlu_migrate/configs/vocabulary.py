@@ -173,7 +173,7 @@ WHEELS = re.compile(r"https?://[^\s\"']*(?:/whl/|wheel|/simple|pypi\.nvidia|pypi
 FLASH_ATTENTION = re.compile(
     r"(?:kernels-community/)?flash[-_]?attn(?:ention)?(?:[-_]?[23])?|flash_attention(?:_[23])?"
 )
-EXTRA = re.compile(r"(?i)cuda(?:[\d._-]*|\d+-local)|cu1\d{1,2}|gpu|nvidia")
+EXTRA = re.compile(r"(?i)(?:and-|with-)?cuda(?:[\d._-]*|\d+-local)|cu1\d{1,2}|gpu|nvidia")
 
 # Keys whose values are names people read or look things up by: "cuda" there is a word, whatever the program does.
 _NAMING = frozenset(

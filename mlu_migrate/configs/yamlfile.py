@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 import yaml
 
-from mlu_migrate.configs import structured
+from mlu_migrate.configs import jsonfile, structured
 from mlu_migrate.configs.document import Document
 from mlu_migrate.configs.structured import Leaf, Path
 
@@ -114,8 +114,20 @@ def lines(text: str) -> Iterator[Leaf]:
                     yield Leaf(path, offset + match.start("key"), offset + match.end("key"), is_key=True)
                 if match["value"]:
                     start, end = _line_value(match["value"], offset + match.start("value"))
-                    yield Leaf(path if match["key"] else (*path, 0), start, end)
+                    yield from _line_leaves(text, path if match["key"] else (*path, 0), start, end)
         offset += len(line)
+
+
+def _line_leaves(text: str, path: Path, start: int, end: int) -> Iterator[Leaf]:
+    """A value, or the members of a list that stands on the line."""
+    if text.startswith("[", start):
+        try:
+            for leaf in jsonfile.leaves(text[start:end]):
+                yield Leaf((*path, *leaf.path), start + leaf.start, start + leaf.end, leaf.is_key)
+            return
+        except jsonfile.NotJson:
+            pass
+    yield Leaf(path, start, end)
 
 
 def _line_value(value: str, start: int) -> tuple[int, int]:
