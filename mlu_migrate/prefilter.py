@@ -20,8 +20,8 @@ _ADVICE = tuple(
     b"accelerator= torch.accelerator attn_implementation load_in_ 8bit nvcc nsys nvprof accelerate deepspeed "
     b"awq causal_conv1d cudf cugraph cuml dskernels flashinfer nvitop mamba_ssm py3nvml sgl_kernel dlpack torch.jit "
     b"numba sparse=True deep_gemm deep_ep flash_mla flash_attention_ exllama fast_hadamard nvdiffrast diff_gaussian "
-    b"diff_surfel simple_knn torchsparse gsplat gptqmodel cutlass gpus= _xformers faiss. _requires EmbeddingBag antialias "
-    b"CUPTI NVSHMEM NVCC CUSOLVER MemPool _cufft ReduceOp. cusparse amp_C collect_env _comm_hook "
+    b"diff_surfel simple_knn torchsparse gsplat gptqmodel cutlass gpus= _xformers faiss. _requires EmbeddingBag "
+    b"antialias CUPTI NVSHMEM NVCC CUSOLVER MemPool _cufft ReduceOp. cusparse amp_C collect_env _comm_hook "
     b"ProfilerState batch_isend_irecv max_unpool rebuild_event _get_available_device_type get_testing_overrides "
     b"supported_activities divisor_override scatter_ return_indices os.fork gpu_".split()
 ) + (b"import warp", b"import accelerator")

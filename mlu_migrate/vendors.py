@@ -39,6 +39,8 @@ def kept(unit: Unit) -> list[Kept]:
     found = unit.memo.get("vendors.kept")
     if found is None:
         found = [*_tables(unit), *_ladders(unit), *_twins(unit), *_groups(unit), *_tied(unit)]
+        if supports_mlu(unit):
+            found += _of_others(unit)
         unit.memo["vendors.kept"] = found
         unit.memo["vendors.nodes"] = {k.node for k in found}
     return found  # type: ignore[return-value]
@@ -184,6 +186,28 @@ def _returning(unit: Unit) -> Iterator[tuple[list[tuple[ast.AST, list[ast.AST]]]
         last: list[ast.AST] = [rest[0]] if rest and isinstance(rest[0], ast.Return) else []
         if len(run) > 1 or last:
             yield [(n.test, list(n.body)) for n in run], last
+
+
+# Vendors whose devices are reached through torch.cuda or beside it.
+_OTHERS = re.compile(
+    r"^(torch_)?(hip|rocm|xla|npu|xpu|hpu|musa|tpu|neuron)(:|$)|(^|_)(hip|rocm|xla|npu|xpu|hpu|musa)(_|$)"
+)
+
+
+def _of_others(unit: Unit) -> list[Kept]:
+    """In a file that knows the MLU: statements and conditions that tell CUDA from another vendor's device."""
+    out: list[Kept] = []
+    for kind in (ast.If, ast.IfExp, ast.While):
+        for node in unit.index.nodes[kind]:
+            if _mentions(node.test, _OTHERS) and _mentions(node.test, _CUDA):
+                out.append(Kept(node.test, "sibling", id(node)))
+    for kind in (ast.Return, ast.Assign):
+        for node in unit.index.nodes[kind]:
+            value = node.value
+            if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Compare)) and _mentions(value, _OTHERS):
+                if _mentions(value, _CUDA):
+                    out.append(Kept(value, "sibling", id(node)))
+    return out
 
 
 def _leaves(node: ast.If) -> bool:

@@ -62,7 +62,8 @@ class ApexUse(Rule):
         if mapped and len(mapped) == len(rows):
             edits = self._edits(node, unit, [r.mlu for r in mapped])
             note = "; ".join(r.note for r in mapped if r.note)
-            yield self.found(unit, node, "optimizer", edits, severity=Severity.WARNING, note=note or "-")
+            which = "optimizer" if note else "optimizer_plain"
+            yield self.found(unit, node, which, edits, severity=Severity.WARNING, note=note)
             return
         for alias in node.names:
             name = f"{node.module}.{alias.name}"
