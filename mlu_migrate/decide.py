@@ -14,7 +14,7 @@ from mlu_migrate.rename import mapped, spell
 from mlu_migrate.rule import Rule
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import Unit
-from mlu_migrate.vendors import is_kept
+from mlu_migrate.vendors import is_kept, supports_mlu
 
 
 class StringRule(Rule):
@@ -77,7 +77,8 @@ class StringRule(Rule):
         if edits is None:
             yield self.found(unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, text=text)
         else:
-            yield self.found(unit, node, "replaced", edits, confidence=confidence, why=use.why, text=text)
+            told = self.found(unit, node, "replaced", edits, confidence=confidence, why=use.why, text=text)
+            yield _with_its_call(told, node, unit) if supports_mlu(unit) else told  # it waits for --unsafe there
 
     def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
         """The edits inside the literal, None where its characters are not spelled out."""

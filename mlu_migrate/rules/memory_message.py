@@ -15,6 +15,13 @@ _TEXT = re.compile(
     r"cuda runtime error",
     re.IGNORECASE,
 )
+_WORDS = frozenset(("CUDA", "cuDNN", "CUDNN", "cuBLAS", "CUBLAS", "NCCL"))
+
+
+def _is_error_text(unit: Unit, node: ast.expr) -> bool:
+    """`str(error)`, `error.args[0]`, `repr(error)` of what an `except` caught."""
+    inner = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return any(isinstance(a, ast.ExceptHandler) and a.name in inner for a in unit.ancestors(node))
 
 
 class MemoryMessage(Rule):
@@ -55,9 +62,15 @@ class MemoryMessage(Rule):
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Texts that are compared, searched or matched."""
-        if not isinstance(node.value, str) or not _TEXT.search(node.value):
+        if not isinstance(node.value, str):
             return
         parent = unit.parent(node)
+        if node.value in _WORDS and isinstance(parent, ast.Compare) and node is parent.left:
+            if isinstance(parent.ops[0], (ast.In, ast.NotIn)) and _is_error_text(unit, parent.comparators[0]):
+                yield self.found(unit, node, "compared", text=node.value)
+            return
+        if not _TEXT.search(node.value):
+            return
         while isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
             parent = unit.parent(parent)
         compared = isinstance(parent, ast.Compare)
