@@ -345,8 +345,16 @@ class Flow:
             yield Use(held.proof, held.why, Shape.MEMBER, call) if row and held.proof else held
             return
         if kind.name == "device" and name and name.startswith(("torch.cuda.", "torch.mlu.")):
-            yield Use(Proof.SINK, name)
+            if not name.endswith("Tensor") and not name.partition(".")[2].partition(".")[2].startswith(_NO_DEVICE):
+                yield Use(Proof.SINK, name)
             return
+        if leaf in ("add_argument_group", "add_parser", "add_mutually_exclusive_group", "getLogger"):
+            yield Use(Proof.OTHER, "label", Shape.KEEP)
+            return
+        if leaf == "join" and isinstance(call.func, ast.Attribute) and is_text(call.func.value):
+            if call.func.value.value != ":":  # type: ignore[attr-defined]
+                yield Use(Proof.OTHER, "text", Shape.KEEP)
+                return
         if (
             kind.name == "device"
             and isinstance(call.func, ast.Attribute)
@@ -469,7 +477,7 @@ class Flow:
             return Use(Proof.OTHER, "label", Shape.KEEP)  # MLU908 tells
         if word in ("id", "ids") and leaf in ("param", "parametrize"):
             return Use(Proof.OTHER, "label", Shape.KEEP)
-        if word in ("help", "metavar", "reason", "match", "msg", "desc", "description", "title", "label"):
+        if word in ("prog", "help", "metavar", "reason", "match", "msg", "desc", "description", "title", "label"):
             return Use(Proof.OTHER, "message", Shape.KEEP)
         if kind.name == "device" and word in ("device", "map_location", "device_type"):
             return Use(Proof.SINK, f"{word}=")
@@ -588,12 +596,22 @@ class Flow:
                 held = self._holds(other, kind, depth + 1)
                 if isinstance(other, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
                     return Use(Proof.OTHER, "membership", Shape.KEEP)
-                return held
+                return Use(Proof.OTHER, "key", Shape.KEEP) if self._is_mapping(other) else held
             return _NOTHING
         held = self._holds(other, kind, depth + 1)
         if held.proof < Proof.NAMED and self._guards_cuda(node):
             return Use(Proof.SINK, "guards CUDA calls", node=node)
         return held
+
+    def _is_mapping(self, node: ast.expr) -> bool:
+        """Whether a name stands for a mapping: it is read by text keys, or asked for its items."""
+        for load in self._loads(node) if isinstance(node, (ast.Name, ast.Attribute)) else ():
+            outer = self.unit.parent(load)
+            if isinstance(outer, ast.Subscript) and outer.value is load and is_text(outer.slice):
+                return True
+            if isinstance(outer, ast.Attribute) and outer.attr in ("items", "keys", "values", "get", "pop", "update"):
+                return True
+        return False
 
     def _guards_cuda(self, node: ast.Compare) -> bool:
         """`torch.cuda if kind == "cuda" else torch.xpu`: the test decides about CUDA calls."""
@@ -1009,6 +1027,22 @@ def _is_enum(node: ast.AST) -> bool:
 
 
 _COLLECTIONS = frozenset(("frozenset", "set", "tuple", "list"))
+# Functions of torch.cuda whose first argument is something else.
+_NO_DEVICE = (
+    "set_rng_state",
+    "manual_seed",
+    "stream",
+    "set_stream",
+    "nvtx",
+    "cnpx",
+    "amp",
+    "graph",
+    "check_error",
+    "comm",
+    "make_graphed",
+    "ExternalStream",
+    "set_per_process",
+)
 _PASSING = ("typing", "copy", "itertools", "collections", "sys")
 _NEUTRAL = frozenset(("", "auto", "none", "default"))
 _FILES = frozenset(("package_data", "exclude_package_data", "package_dir", "data_files"))

@@ -138,7 +138,7 @@ _BACKEND_NAME = re.compile(
     r"(^|_)(dist|distributed|ddp|pg|process_group|comm|communication|collective)?_?backend(s)?$|^nccl|_nccl$|[bB]ackend$"
 )
 _OTHER_NAME = re.compile(
-    r"impl|backend|(^|_)(mode|method|engine|format|ext|suffix|lib|kernel|precision|variant|tag|folder|dir|path|file"
+    r"impl|backend|(^|_)(command|subcommand|cmd|action|mode|method|engine|format|ext|suffix|lib|kernel|precision|variant|tag|folder|dir|path|file"
     r"|filename|url|extension|provider|interaction|package|image|label|title|toolkit|lang|language|module|flavor|platform_tag)s?(_|$)"
 )
 # d alone says device only beside other evidence
