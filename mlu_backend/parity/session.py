@@ -52,7 +52,7 @@ class Plan:
     """
     What is to be compared. ``reference`` is ``emulated-cuda``, ``cpu`` or the path of a trace. ``work`` is a folder
     that is empty or not there; copies and traces are made in it. ``edits`` is the path of an edit map, if there is
-    one.
+    one. ``candidate_command`` is for a migrated program that takes other words than the original.
     """
 
     original: Path
@@ -70,6 +70,8 @@ class Plan:
     edits: Path | None = None
     cards: int | None = None
     look_closer: bool = True
+    candidate_command: tuple[str, ...] = ()
+    repeat: bool = True  # run the reference twice; not needed where it is known to repeat itself
 
 
 class Session:
@@ -150,12 +152,12 @@ class Session:
             route="emulated-cuda" if route == "emulated-cuda" else "none",
             edits=str(plan.edits) if name == "candidate" and plan.edits else None,
         )
-        exact = "exact" if program == plan.original else None
+        original = program == plan.original
         outcome = record(
-            plan.command,
+            plan.command if original else plan.candidate_command or plan.command,
             replace(options, **changes),
             cwd=copy,
-            env=self._environment(route, exact),
+            env=self._environment(route, "exact" if original else None),
             timeout=plan.timeout,
             label=name,
             capture_output=True,
@@ -171,14 +173,16 @@ class Session:
         problem = _ended_badly("reference", first, plan.timeout)
         if problem:
             return not_judged(problem)
-        again = self._run("reference again", plan.original, plan.reference, level="step")
-        problem = _ended_badly("second reference", again, plan.timeout)
-        if problem:
-            return not_judged(problem)
         reference = trace.read(first.trace)
         reasons = verdict.vacuous(reference, reference, verdict.Question(need_device=False))
         if reasons:
             return not_judged(reasons[0])
+        if not plan.repeat:
+            return reference
+        again = self._run("reference again", plan.original, plan.reference, level="step")
+        problem = _ended_badly("second reference", again, plan.timeout)
+        if problem:
+            return not_judged(problem)
         same = verdict.judge(
             reference, trace.read(again.trace), verdict.Question(need_device=False, steps_only=True, profile="exact")
         )
