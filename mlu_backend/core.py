@@ -16,7 +16,8 @@ memory      memory_stats(card) -> nested dict with the keys of torch_mlu, reset_
             set_memory(bytes), memory_fraction(card), set_memory_fraction(card, x), memory_segments() -> list of
             segments with blocks (snapshot), set_memory_trace(on, max_entries), memory_traces() -> one list for each
             card, set_caching(on), set_allocator_settings(max_split_size, gc_threshold, expandable, divisions),
-            pinned_bytes()
+            pinned_bytes(), PluggableAllocator(alloc, free) with its setters, plug_allocator(it), allocator_plugged(),
+            base_allocation(address)
 pools       begin_pool(card, a, b), end_pool(card, a, b), release_pool(card, a, b): allocations of this thread go to
             pool (a, b) in between, for graphs
 profile     set_profile(narrow_float64, round_tf32, bfloat16, narrow_int64, check_overflow),

@@ -46,7 +46,7 @@ REFUSALS = (
     Refusal(
         "more memory than the card has",
         "torch.OutOfMemoryError: MLU out of memory. Tried to allocate",
-        "csrc/allocator.cpp",
+        "csrc/card_segments.cpp",
         "torch_mlu/csrc/framework/core/caching_allocator.cpp:925-948, 2873",
     ),
     Refusal(

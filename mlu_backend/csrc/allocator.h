@@ -57,6 +57,10 @@ struct AllocatorSettings {
 void set_allocator_settings(const AllocatorSettings& settings);
 
 c10::DataPtr allocate_on(int card, size_t bytes);
+// Nothing when the card is full.
+c10::DataPtr allocate_if_free(int card, size_t bytes);
+// False for memory that is no card's.
+bool free_block(void* address);
 bool is_block(const c10::DataPtr& data);
 // Bytes set aside for a block, 0 for memory that is not ours.
 size_t block_size(const c10::DataPtr& data);
@@ -76,6 +80,8 @@ void release_pool(int card, PoolId pool);
 
 // The allocator a storage of this card carries, so that it can be resized.
 c10::Allocator* card_allocator(int card);
+// The one that follows the current card.
+c10::Allocator* current_card_allocator();
 
 // While one lives, CPU tensors made on this thread take their memory from the card, so that the results of a CPU
 // kernel are device memory from the start and its workspaces are counted.

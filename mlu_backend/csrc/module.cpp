@@ -11,6 +11,7 @@
 #include "fallback.h"
 #include "generator.h"
 #include "hooks.h"
+#include "pluggable.h"
 #include "profile.h"
 #include "stats.h"
 
@@ -130,6 +131,39 @@ py::dict stats_dict(py::handle tensor) {
   return out;
 }
 
+// Fields of PluggedFunctions by the names of the setters in torch_mlu r2.4, csrc/python/Module.cpp:1196-1285.
+void bind_pluggable(py::module_& m) {
+  using Field = uintptr_t PluggedFunctions::*;
+  py::class_<Plugged, std::unique_ptr<Plugged, py::nodelete>> bound(m, "PluggableAllocator");
+  // Never destroyed: tensors give their memory back to it when everything else is gone.
+  bound.def(py::init([](uintptr_t alloc, uintptr_t free) {
+    auto* made = new Plugged;
+    made->functions.alloc = alloc;
+    made->functions.free = free;
+    return std::unique_ptr<Plugged, py::nodelete>(made);
+  }));
+  const std::pair<const char*, Field> setters[] = {
+      {"set_init_fn", &PluggedFunctions::init},
+      {"set_reset_fn", &PluggedFunctions::reset},
+      {"set_memory_fraction_fn", &PluggedFunctions::memory_fraction},
+      {"set_base_alloc_fn", &PluggedFunctions::base_alloc},
+      {"set_record_stream_fn", &PluggedFunctions::record_stream},
+      {"set_begin_allocate_to_pool", &PluggedFunctions::begin_pool},
+      {"set_end_allocate_to_pool_fn", &PluggedFunctions::end_pool},
+      {"set_release_pool", &PluggedFunctions::release_pool},
+  };
+  for (const auto& [name, field] : setters) {
+    bound.def(name, [field = field](Plugged& self, uintptr_t address) { self.functions.*field = address; });
+  }
+  m.def("plug_allocator", &plug, py::arg("allocator"));
+  m.def("allocator_plugged", [] { return plugged() != nullptr; });
+  m.def("base_allocation", [](uintptr_t address) {
+    size_t size = 0;
+    auto* pointer = reinterpret_cast<void*>(address);
+    return reinterpret_cast<uintptr_t>(plugged() ? plugged()->base(pointer, &size) : pointer);
+  });
+}
+
 py::object wrap(const at::Generator& generator) {
   return py::reinterpret_steal<py::object>(THPGenerator_Wrap(generator));
 }
@@ -184,6 +218,7 @@ PYBIND11_MODULE(_mlu_core, m) {
           set_allocator_settings({max_split_size, threshold, expandable, std::move(divisions)});
         });
   m.def("pinned_bytes", &pinned_bytes);
+  bind_pluggable(m);
   m.def("begin_pool", [](int card, uint64_t a, uint64_t b) { begin_pool(checked_card(card), {a, b}); });
   m.def("end_pool", [](int card, uint64_t a, uint64_t b) { end_pool(checked_card(card), {a, b}); });
   m.def("release_pool", [](int card, uint64_t a, uint64_t b) { release_pool(checked_card(card), {a, b}); });

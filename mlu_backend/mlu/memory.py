@@ -294,7 +294,7 @@ class MLUPluggableAllocator(_MLUAllocator):
 
 
 def change_current_allocator(allocator: _MLUAllocator) -> None:
-    """Allocate through ``allocator`` from now on; RuntimeError once memory has been allocated."""
+    """Allocate through ``allocator``, whose functions answer host memory; RuntimeError once cards are in use."""
     _MLUC._mlu_changeCurrentAllocator(allocator.allocator())
 
 

@@ -237,9 +237,8 @@ def test_memory_for_other_libraries_is_counted(empty: None) -> None:
         torch.mlu.caching_allocator_alloc(16, stream="none")
 
 
-def test_another_allocator_cannot_take_over() -> None:
-    allocator = torch.mlu.memory._get_current_allocator()
-    torch.mlu.change_current_allocator(allocator)
+def test_another_allocator_cannot_take_over_once_the_cards_are_in_use() -> None:
+    torch.mlu.init()
     other = torch.mlu.memory._MLUAllocator(torch_mlu._MLUC._mlu_customAllocator(1, 2))
     with pytest.raises(RuntimeError, match="Can't swap an already initialized allocator"):
         torch.mlu.change_current_allocator(other)

@@ -220,10 +220,46 @@ class _mlu_MLUAllocator:
 
 
 class _MLUPluggableAllocator(_mlu_MLUAllocator):
-    """An allocator made of two C functions."""
+    """
+    An allocator made of C functions, given by their addresses; they have to answer memory of the host.
+
+    Source of the setters and of their functions' types: torch_mlu r2.4, csrc/python/MLUPluggableAllocator.h.
+    """
 
     def __init__(self, alloc: int, free: int) -> None:
-        self.alloc, self.free = alloc, free
+        self._plugged = _core.PluggableAllocator(alloc, free)
+
+    def set_init_fn(self, function: int) -> None:
+        """``void (int card_count)``, called before the first allocation."""
+        self._plugged.set_init_fn(function)
+
+    def set_reset_fn(self, function: int) -> None:
+        """``void ()``, called by ``empty_cache``."""
+        self._plugged.set_reset_fn(function)
+
+    def set_memory_fraction_fn(self, function: int) -> None:
+        """``void (double fraction, int card)``."""
+        self._plugged.set_memory_fraction_fn(function)
+
+    def set_base_alloc_fn(self, function: int) -> None:
+        """``void* (void* address, size_t* size)``: the allocation an address is in, for sharing between processes."""
+        self._plugged.set_base_alloc_fn(function)
+
+    def set_record_stream_fn(self, function: int) -> None:
+        """``void (void* address, queue)``."""
+        self._plugged.set_record_stream_fn(function)
+
+    def set_begin_allocate_to_pool(self, function: int) -> None:
+        """``void (int card, pool, std::function<bool(queue)>)``."""
+        self._plugged.set_begin_allocate_to_pool(function)
+
+    def set_end_allocate_to_pool_fn(self, function: int) -> None:
+        """``void (int card, pool)``."""
+        self._plugged.set_end_allocate_to_pool_fn(function)
+
+    def set_release_pool(self, function: int) -> None:
+        """``void (int card, pool)``."""
+        self._plugged.set_release_pool(function)
 
 
 _current = _mlu_MLUAllocator()
@@ -238,19 +274,16 @@ def _mlu_getAllocator() -> _mlu_MLUAllocator:
 
 
 def _mlu_getAllocatorBackend() -> str:
-    return "native"
+    return "pluggable" if _core.allocator_plugged() else "native"
 
 
 def _mlu_changeCurrentAllocator(allocator: _mlu_MLUAllocator) -> None:
-    """RuntimeError: after the first allocation as on the card; before it because the emulated card takes no other."""
-    if allocator is _current:
-        return
-    if _core.touched():
+    """RuntimeError once the cards are in use, and after another change."""
+    global _current
+    if torch.mlu.is_initialized() or not isinstance(allocator, _MLUPluggableAllocator):
         raise RuntimeError("Can't swap an already initialized allocator")
-    raise RuntimeError(
-        "the emulated device allocates host memory with accounting of its own and cannot hand that to another "
-        "allocator; leave change_current_allocator out of emulated runs"
-    )
+    _core.plug_allocator(allocator._plugged)
+    _current = allocator
 
 
 def _mluHostAllocator() -> Any:

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from torch_mlu._MLUC import _core
+
 # Storages that live in shared memory, by the address of their StorageImpl: the host storage that owns the file.
 _shared: dict[int, tuple[Any, torch.UntypedStorage]] = {}
 
@@ -47,6 +49,7 @@ def _share_mlu_(storage: torch.UntypedStorage) -> tuple[Any, ...]:
         raise RuntimeError("_share_mlu_: only available on MLU")
     if storage.nbytes() == 0:
         return storage.device.index, None, 0, 0, b"", 0, b"", False
+    _core.base_allocation(storage.data_ptr())  # a pluggable allocator is asked, as on the card
     manager, handle, size = _host_of(storage)._share_filename_cpu_()
     return storage.device.index, (bytes(manager), bytes(handle)), size, 0, b"", 0, b"", False
 

@@ -15,6 +15,25 @@ def _corrections(bias_correction: int, step: float, beta1: float, beta2: float) 
     return 1.0 - beta1**step, 1.0 - beta2**step
 
 
+def _update(
+    slope: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    share: float,
+    beta1: float,
+    beta2: float,
+    first: float,
+    second: float,
+    epsilon: float,
+) -> Tensor:
+    """Move both moments of one parameter towards its gradient, in place; the update they give, in float32."""
+    new_mean = beta1 * mean.float() + share * slope
+    new_square = beta2 * square.float() + (1 - beta2) * slope * slope
+    mean.copy_(new_mean)
+    square.copy_(new_square)
+    return (new_mean / first) / ((new_square / second).sqrt() + epsilon)
+
+
 def fused_adam(
     _dummy_overflow_buf: Tensor,
     grads: list[Tensor],
@@ -37,11 +56,7 @@ def fused_adam(
             value, slope = param.float(), grad.float()
             if mode == 0 and weight_decay:
                 slope = slope + weight_decay * value
-            new_mean = beta1 * mean.float() + (1 - beta1) * slope
-            new_square = beta2 * square.float() + (1 - beta2) * slope * slope
-            mean.copy_(new_mean)
-            square.copy_(new_square)
-            update = (new_mean / first) / ((new_square / second).sqrt() + epsilon)
+            update = _update(slope, mean, square, 1 - beta1, beta1, beta2, first, second, epsilon)
             if mode == 1:
                 update = update + weight_decay * value
             param.copy_(value - learning_rate * update)
@@ -119,11 +134,7 @@ def _lamb(
         value, slope = param.float(), grad.float() * inv_scale / clip
         if mode == 0:
             slope = slope + weight_decay * value
-        new_mean = beta1 * mean.float() + share * slope
-        new_square = beta2 * square.float() + (1 - beta2) * slope * slope
-        mean.copy_(new_mean)
-        square.copy_(new_square)
-        update = (new_mean / first) / ((new_square / second).sqrt() + epsilon)
+        update = _update(slope, mean, square, share, beta1, beta2, first, second, epsilon)
         if mode == 1:
             update = update + weight_decay * value
         rate = learning_rate
@@ -155,49 +166,27 @@ def fused_lamb(
     use_nvlamb_python: bool,
 ) -> bool:
     """One LAMB step in place; gradients are scaled down when their common norm is above ``max_grad_norm``."""
+    norms = (float(global_grad_norm), max_grad_norm, use_nvlamb_python, 1.0)
+    rates = (learning_rate, beta1, beta2, epsilon, step)
     with torch.no_grad():
-        _lamb(
-            grads,
-            params,
-            exp_avgs,
-            exp_avg_sqs,
-            learning_rate,
-            beta1,
-            beta2,
-            epsilon,
-            step,
-            bias_correction,
-            weight_decay,
-            grad_averaging,
-            mode,
-            float(global_grad_norm),
-            max_grad_norm,
-            use_nvlamb_python,
-            1.0,
-        )
+        _lamb(grads, params, exp_avgs, exp_avg_sqs, *rates, bias_correction, weight_decay, grad_averaging, mode, *norms)
     return True
 
 
 def _lamb_amp(outputs: list[Tensor], noop_flag: Tensor, params: list[Tensor], rest: tuple[Any, ...]) -> bool:
-    grads, exp_avgs, exp_avg_sqs, rate, beta1, beta2, epsilon, step, correction, decay, averaging, mode = rest[:12]
+    grads, exp_avgs, exp_avg_sqs, rate, beta1, beta2, epsilon, step, *switches = rest[:12]
     norm, max_norm, nvlamb, inv_scale = rest[12:]
     if float(noop_flag):
         return True
+    rates = (float(rate), beta1, beta2, epsilon, float(step))
     with torch.no_grad():
         _lamb(
             grads,
             params,
             exp_avgs,
             exp_avg_sqs,
-            float(rate),
-            beta1,
-            beta2,
-            epsilon,
-            float(step),
-            correction,
-            decay,
-            averaging,
-            mode,
+            *rates,
+            *switches,
             float(norm),
             float(max_norm),
             nvlamb,

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 import torch_mlu._ops  # noqa: F401
-from torch_mlu.optimizers._groups import by_kind, drop_gradients, flag
+from torch_mlu.optimizers._groups import WithMoments, loss_of
 
 
-class FusedAdam(torch.optim.Optimizer):
+class FusedAdam(WithMoments):
     """
     Adam; with ``adam_w_mode`` (the default) weight decay is decoupled.
 
@@ -44,12 +44,6 @@ class FusedAdam(torch.optim.Optimizer):
         self.adam_w_mode = 1 if adam_w_mode else 0
         self.set_grad_none = set_grad_none
 
-    def zero_grad(self) -> None:
-        if self.set_grad_none:
-            drop_gradients(self)
-        else:
-            super().zero_grad(set_to_none=False)
-
     def step(
         self,
         closure: Callable[[], Any] | None = None,
@@ -63,34 +57,8 @@ class FusedAdam(torch.optim.Optimizer):
             raise RuntimeError(
                 "FusedAdam has been updated: initialise it as torch.optim.Adam and call step() without these arguments."
             )
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            kinds = by_kind(group["params"])
-            if not kinds:
-                continue
-            group["step"] = group.get("step", 0) + 1
-            beta1, beta2 = group["betas"]
-            for params in kinds.values():
-                for param in params:
-                    if not self.state[param]:
-                        self.state[param]["exp_avg"] = torch.zeros_like(param)
-                        self.state[param]["exp_avg_sq"] = torch.zeros_like(param)
-                torch.ops.torch_mlu.fused_adam(
-                    flag(params),
-                    [param.grad for param in params],
-                    params,
-                    [self.state[param]["exp_avg"] for param in params],
-                    [self.state[param]["exp_avg_sq"] for param in params],
-                    group["lr"],
-                    beta1,
-                    beta2,
-                    group["eps"],
-                    group["step"],
-                    self.adam_w_mode,
-                    1 if group["bias_correction"] else 0,
-                    group["weight_decay"],
-                )
+        loss = loss_of(closure)
+        for group, common in self._lists_to_step():
+            correction = 1 if group["bias_correction"] else 0
+            torch.ops.torch_mlu.fused_adam(*common, self.adam_w_mode, correction, group["weight_decay"])
         return loss

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import torch_mlu._ops  # noqa: F401
-from torch_mlu.optimizers._groups import by_kind, drop_gradients, flag
+from torch_mlu.optimizers._groups import WithMoments, drop_gradients, flag, loss_of
 
 
 def _global_norm(groups: list[dict[str, Any]]) -> torch.Tensor:
@@ -23,7 +23,7 @@ def _global_norm(groups: list[dict[str, Any]]) -> torch.Tensor:
     return norm
 
 
-class FusedLAMB(torch.optim.Optimizer):
+class FusedLAMB(WithMoments):
     """
     LAMB. Gradients are scaled down when their common norm is above ``max_grad_norm``; RuntimeError with ``amsgrad``.
     """
@@ -59,49 +59,21 @@ class FusedLAMB(torch.optim.Optimizer):
         self.set_grad_none = set_grad_none
         self.use_nvlamb = use_nvlamb
 
-    def zero_grad(self) -> None:
-        if self.set_grad_none:
-            drop_gradients(self)
-        else:
-            super().zero_grad(set_to_none=False)
-
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         norm = _global_norm(self.param_groups)
-        for group in self.param_groups:
-            kinds = by_kind(group["params"])
-            if not kinds:
-                continue
-            group["step"] = group.get("step", 0) + 1
-            beta1, beta2 = group["betas"]
-            for params in kinds.values():
-                for param in params:
-                    if not self.state[param]:
-                        self.state[param]["exp_avg"] = torch.zeros_like(param)
-                        self.state[param]["exp_avg_sq"] = torch.zeros_like(param)
-                torch.ops.torch_mlu.fused_lamb(
-                    flag(params),
-                    [param.grad for param in params],
-                    params,
-                    [self.state[param]["exp_avg"] for param in params],
-                    [self.state[param]["exp_avg_sq"] for param in params],
-                    group["lr"],
-                    beta1,
-                    beta2,
-                    group["eps"],
-                    group["step"],
-                    1 if group["bias_correction"] else 0,
-                    group["weight_decay"],
-                    1 if group["grad_averaging"] else 0,
-                    self.adam_w_mode,
-                    norm,
-                    group["max_grad_norm"],
-                    self.use_nvlamb,
-                )
+        for group, common in self._lists_to_step():
+            torch.ops.torch_mlu.fused_lamb(
+                *common,
+                1 if group["bias_correction"] else 0,
+                group["weight_decay"],
+                1 if group["grad_averaging"] else 0,
+                self.adam_w_mode,
+                norm,
+                group["max_grad_norm"],
+                self.use_nvlamb,
+            )
         return loss
 
 
@@ -188,10 +160,7 @@ class FusedLAMBAMP(torch.optim.Optimizer):
 
     def step(self, closure: Callable[[], Any] | None = None, grad_scaler: Any = None) -> Any:
         """One step; with ``grad_scaler`` gradients are unscaled, and after an overflow nothing changes."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         if not self.param_groups_fp32:
             self._setup_fp32_params()
         device = self.found_inf.device
