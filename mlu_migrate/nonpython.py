@@ -180,8 +180,11 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
         doc.program = frameworks.finder(facts.modules, others)  # type: ignore[attr-defined]
     doc.comment = _COMMENTS.get(kind, "#")
     doc.free_lines = kind in ("shell", "markdown")
-    _CHECKERS[kind](doc)
-    return apply.finish(doc, _VALIDATORS.get(kind))
+    try:
+        _CHECKERS[kind](doc)
+        return apply.finish(doc, _VALIDATORS.get(kind))
+    except RecursionError:
+        return FileResult(path, FileStatus.FAILED, "nests too deeply to be read", source)
 
 
 def checker_of(name: str, source: bytes) -> Callable[[Document], None] | None:

@@ -17,6 +17,7 @@ _LITERAL = re.compile(r"[\w.,:;\[\]>~-]*")
 _ATTENTION = re.compile(r"(?i)att(?:entio)?n")
 # Keys whose value is the dotted name of what to call or to build (hydra, jsonargparse, mmengine, spock).
 _NAMES_OBJECT = frozenset("target class_path class classname class_name callable func function fn factory type".split())
+_LONGEST_IMAGE = 500
 _DEFAULT_IMAGE = re.compile(r"\$\{\w+:?-(?P<image>[^${}\s]+)\}")
 _GPU_ID = re.compile(r"(?:GPU|MIG)-", re.IGNORECASE)
 
@@ -220,6 +221,8 @@ def image(doc: Document, start: int, end: int, *, loose: bool = False) -> bool:
     MLU604 for a container image that holds CUDA. True when it is one. ``loose`` is for places that hold an image and
     nothing else, where the word in its name is enough.
     """
+    if end - start > _LONGEST_IMAGE:
+        return False
     default = _DEFAULT_IMAGE.fullmatch(doc.text, start, end)
     if default is not None:
         start, end = default.span("image")

@@ -11,7 +11,7 @@ import re
 from mlu_migrate.configs import checks, packages, pythoncode
 from mlu_migrate.configs import vocabulary as words
 from mlu_migrate.configs.document import Document
-from mlu_migrate.configs.shellwords import Command, HereDocument, Word, commands
+from mlu_migrate.configs.shellwords import DEPTH, Command, HereDocument, Word, commands
 
 _KEYWORDS = frozenset("if then else elif do while until ! { time sudo exec nohup env command builtin watch @".split())
 _SAYS = frozenset("echo printf log logger info warn warning error die print cat read".split())
@@ -117,7 +117,10 @@ def _heredoc(doc: Document, item: HereDocument) -> None:
         pythoncode.check(doc, item.start, item.end, literal=not item.expands)
         return
     if name in _SHELLS or not item.command.words:
-        check(doc, item.start, item.end)
+        if doc.depth < DEPTH:
+            doc.depth += 1
+            check(doc, item.start, item.end)
+            doc.depth -= 1
         return
     if writes and target and doc.embed is not None and doc.embed(target, item.start, item.end):
         return

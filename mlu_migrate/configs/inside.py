@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mlu_migrate.configs import pythoncode
 from mlu_migrate.configs.document import Document
+from mlu_migrate.configs.shellwords import DEPTH
 
 
 def embed(doc: Document, start: int, end: int, checker: Callable[[Document], None], path: str | None = None) -> None:
@@ -14,6 +15,9 @@ def embed(doc: Document, start: int, end: int, checker: Callable[[Document], Non
     the name that the file would have, where that is known.
     """
     inner = Document(doc.text[start:end].encode(doc.encoding), path or doc.path, doc.settings, prose=doc.prose)
+    if doc.depth > DEPTH:
+        return
+    inner.depth = doc.depth + 1
     inner.engine, inner.embed, inner.program = doc.engine, doc.embed, doc.program
     checker(inner)
     pythoncode.take(doc, start, inner.findings)

@@ -84,9 +84,21 @@ class HereDocument:
     expands: bool
 
 
-def commands(text: str, start: int, end: int) -> Iterator[Command | HereDocument]:
+DEPTH = 30  # command substitutions inside one another, and here documents, that are followed
+_OPEN = 100  # substitutions without an end after which no further one is looked for
+
+
+@dataclass(slots=True)
+class _Nested:
+    """Spans of command substitutions that were met, and how many began and never ended."""
+
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    open: int = 0
+
+
+def commands(text: str, start: int, end: int, depth: int = 0) -> Iterator[Command | HereDocument]:
     """All commands in ``text[start:end]``, those inside ``$(...)`` and backticks after the one that holds them."""
-    nested: list[tuple[int, int]] = []
+    nested = _Nested()
     heredocs: list[tuple[str, bool, bool, Command]] = []
     current = Command()
     position = start
@@ -126,8 +138,9 @@ def commands(text: str, start: int, end: int) -> Iterator[Command | HereDocument
             position = finish
     if current.words:
         yield current
-    for first, last in nested:
-        yield from commands(text, first, last)
+    if depth < DEPTH:
+        for first, last in nested.spans:
+            yield from commands(text, first, last, depth + 1)
 
 
 def _line_end(text: str, position: int, end: int) -> int:
@@ -146,7 +159,7 @@ def _heredoc_end(text: str, position: int, end: int, word: str, tabs: bool) -> t
     return end, end
 
 
-def _word_end(text: str, position: int, end: int, nested: list[tuple[int, int]]) -> int:
+def _word_end(text: str, position: int, end: int, nested: _Nested) -> int:
     while position < end:
         char = text[position]
         if char in " \t\n\r;&|()<>":
@@ -167,7 +180,7 @@ def _word_end(text: str, position: int, end: int, nested: list[tuple[int, int]])
     return min(position, end)
 
 
-def _double_quote_end(text: str, position: int, end: int, nested: list[tuple[int, int]]) -> int:
+def _double_quote_end(text: str, position: int, end: int, nested: _Nested) -> int:
     while position < end:
         char = text[position]
         if char == '"':
@@ -183,18 +196,18 @@ def _double_quote_end(text: str, position: int, end: int, nested: list[tuple[int
     return end
 
 
-def _backtick_end(text: str, position: int, end: int, nested: list[tuple[int, int]]) -> int:
+def _backtick_end(text: str, position: int, end: int, nested: _Nested) -> int:
     close = text.find("`", position + 1, end)
     if close < 0:
         return end
-    nested.append((position + 1, close))
+    nested.spans.append((position + 1, close))
     return close + 1
 
 
-def _dollar_end(text: str, position: int, end: int, nested: list[tuple[int, int]]) -> int:
+def _dollar_end(text: str, position: int, end: int, nested: _Nested) -> int:
     """Past ``$name``, ``${...}`` or ``$(...)``."""
     opening = text[position + 1 : position + 2]
-    if opening not in ("(", "{") or not opening:
+    if opening not in ("(", "{") or not opening or nested.open > _OPEN:
         return position + 1
     closing = ")" if opening == "(" else "}"
     depth, scan = 1, position + 2
@@ -214,7 +227,8 @@ def _dollar_end(text: str, position: int, end: int, nested: list[tuple[int, int]
                 break
         scan += 1
     if depth:
+        nested.open += 1
         return position + 2
     if opening == "(" and text[position + 2 : position + 3] != "(":
-        nested.append((position + 2, scan))
+        nested.spans.append((position + 2, scan))
     return scan + 1

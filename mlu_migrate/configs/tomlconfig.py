@@ -31,6 +31,9 @@ _REQUIREMENT_TABLES = re.compile(
 )
 
 
+DEPTH = 200  # parts of a dotted key
+
+
 class NotToml(ValueError):
     """The text is no TOML; the message says where."""
 
@@ -111,6 +114,8 @@ def _dotted(text: str, position: int) -> tuple[int, list[tuple[str, int, int]]]:
         position = _blank(text, match.end())
         if text[position : position + 1] != ".":
             return position, parts
+        if len(parts) == DEPTH:
+            raise NotToml(f"offset {position}: a key of more than {DEPTH} parts")
         position += 1
 
 
