@@ -5,7 +5,7 @@ Recording and comparison: does the migrated program compute what the original co
 the C++ part of the emulated device, so that a trace can be made on a GPU or MLU machine and carried elsewhere.
 Modules:
 
-capture, hooks, operators, statistics, naming   what is recorded while the program runs
+capture, training, measuring, hooks, collectives, operators, statistics, naming   what is recorded while it runs
 trace                                           the records on disk
 align, metrics, tolerance, environment, verdict the judgement
 locate, coverage, evidence                      which place, which edit

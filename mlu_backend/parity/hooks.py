@@ -18,7 +18,8 @@ from typing import Any
 import torch
 
 from mlu_backend.parity import collectives
-from mlu_backend.parity.capture import Recorder, as_compiled
+from mlu_backend.parity.capture import Recorder
+from mlu_backend.parity.compiled import as_compiled
 from mlu_backend.parity.operators import OperatorMode, UntilModules
 
 _GRAPHS = ("torch.cuda.graphs", "torch.mlu.", "torch_mlu.mlu.", "mlu_backend.mlu.")

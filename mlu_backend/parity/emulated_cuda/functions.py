@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mlu_backend.parity.capture import as_compiled
+from mlu_backend.parity.compiled import as_compiled
 from mlu_backend.parity.emulated_cuda.devices import DEVICE_TEXT, is_library, mapping, to_device
 from mlu_backend.parity.emulated_cuda.mode import TYPE_TEXT
 

@@ -1,0 +1,154 @@
+"""
+The programs of fixtures/scripts converted by us and by ten regular expressions, and what parity says of each.
+
+    python benchmarks/parity_converters.py [--only PROGRAM] [--write benchmarks/parity_converters.md] [--json FILE]
+
+The regex converter is a stand-in for the vendor's (see regex_converter.py); its conversions are started with the
+command converted by the same patterns, since options change their names too. Each program is recorded once as the
+reference (emulated-cuda); both conversions are run as candidates and judged. The check has to tell them apart wherever
+the regex breaks a program: exit status 1 where ours is no match, where a regex conversion that fails to run passes, or
+where nothing is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from regex_converter import convert, convert_folder
+
+from mlu_backend.parity import session, trace, verdict
+from mlu_backend.parity.findings import Difference, Status, Verdict
+from mlu_migrate import parity, pipeline
+from mlu_migrate.settings import Options, Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SCRIPTS = Path(__file__).resolve().parents[1] / "fixtures" / "scripts"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One program and one converter. ``exit``: status of the converted program, None when it ran out of time."""
+
+    program: str
+    converter: str
+    status: str
+    exit: int | None
+    says: str
+
+
+def migrated_by_us(folder: Path, work: Path) -> Path:
+    """What ``mlu-migrate FOLDER`` writes."""
+    run = pipeline.run(pipeline.targets_of([folder]), Settings(), Options(cache=False))
+    return parity._copy(folder, run, work)
+
+
+def migrated_by_regex(folder: Path, work: Path) -> Path:
+    """What the ten patterns make of it."""
+    target = work / "migrated"
+    convert_folder(folder, target)
+    return target
+
+
+def rows_of(folder: Path, work: Path) -> list[Row]:
+    """Both converters on one program."""
+    command = tuple(shlex.split(tomllib.loads((folder / "program.toml").read_text(encoding="utf-8"))["command"]))
+    plan = session.Plan(folder, folder, command, work / "reference", timeout=240, cards=2, look_closer=False)
+    plan.work.mkdir(parents=True)
+    made = session.Session(plan)._run("reference", folder, "emulated-cuda")
+    if made.status != 0:
+        raise SystemExit(f"{folder.name}: the reference failed\n{made.output[-2000:]}")
+    reference = trace.read(made.trace)
+    rows = []
+    by_regex = tuple(convert(list(command)))
+    for name, converter, words in (("ours", migrated_by_us, command), ("regex", migrated_by_regex, by_regex)):
+        place = work / name
+        place.mkdir()
+        migrated = converter(folder, place)
+        candidate = session.Session(replace(plan, migrated=migrated, work=place / "run", candidate_command=words))
+        candidate.plan.work.mkdir()
+        outcome = candidate._run("candidate", migrated, "none")
+        found = _judged(candidate, reference, outcome)
+        rows.append(Row(folder.name, name, found.status.value, outcome.status, _in_words(found)))
+        print(f"{folder.name:22} {name:6} {found.status.value:10} {rows[-1].says}", file=sys.stderr, flush=True)
+    return rows
+
+
+def _judged(candidate: session.Session, reference: trace.Trace, outcome: session.Outcome) -> Verdict:
+    question = verdict.Question()
+    if not (outcome.trace / "meta.json").is_file():
+        return verdict.not_judged("the program left no trace")
+    theirs = trace.read(outcome.trace)
+    if outcome.status != 0:
+        return candidate._failed(reference, theirs, question, outcome)
+    return verdict.judge(reference, theirs, question)
+
+
+def _in_words(found: Verdict) -> str:
+    if found.status is Status.MATCH:
+        equal = "bit for bit" if found.equal == found.compared else f"{found.equal} bit for bit"
+        return f"{found.compared} tensors, {equal}"
+    if found.first is not None:
+        return _difference(found.first)
+    return "; ".join(found.reasons)
+
+
+def _difference(first: Difference) -> str:
+    where = f" ({first.site[0]}:{first.site[1]})" if first.site else ""
+    return f"{first.what}: {first.reference} | {first.candidate}{where}".replace("\n", " ")[:220]
+
+
+def table(rows: list[Row]) -> str:
+    """Program by converter, as Markdown."""
+    out = ["| program | ours | regex | what parity says of the regex conversion |", "|---|---|---|---|"]
+    for name in dict.fromkeys(r.program for r in rows):
+        ours, theirs = (next(r for r in rows if r.program == name and r.converter == c) for c in ("ours", "regex"))
+        says = theirs.says.replace("|", "\\|")
+        out.append(f"| {name} | {ours.status}, {ours.says} | {theirs.status} | {says} |")
+    told = sum(r.converter == "regex" and r.status != Status.MATCH.value for r in rows)
+    out += ["", f"{told} of {len(rows) // 2} programs are told apart; ours match in {_matches(rows)}."]
+    return "\n".join(out)
+
+
+def _matches(rows: list[Row]) -> int:
+    return sum(r.converter == "ours" and r.status == Status.MATCH.value for r in rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=sorted(p.parent.name for p in SCRIPTS.glob("*/program.toml")))
+    parser.add_argument("--write", type=Path, help="write the table as a Markdown page")
+    parser.add_argument("--json", type=Path)
+    args = parser.parse_args()
+    rows: list[Row] = []
+    for place in sorted(SCRIPTS.glob("*/program.toml")):
+        if args.only in (None, place.parent.name):
+            work = Path(tempfile.mkdtemp(prefix="mlu-parity-converters-"))
+            try:
+                rows += rows_of(place.parent, work)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    text = table(rows)
+    print(text)
+    if args.write:
+        head = "# Two converters, judged by parity\n\nWritten by `python benchmarks/parity_converters.py --write`."
+        args.write.write_text(f"{head}\n\n{text}\n", encoding="utf-8")
+    if args.json:
+        args.json.write_text(json.dumps([vars(r) for r in rows], indent=1), encoding="utf-8")
+    broken = [r for r in rows if r.converter == "regex" and r.exit != 0]
+    good = _matches(rows) == len(rows) // 2 and all(r.status != Status.MATCH.value for r in broken)
+    return 0 if good and (broken or args.only) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""
+The part of the recorder that measures: which thread is recorded, where records go, and the numbers of tensor versions.
+
+The file is opened with the first event, so launchers and data-loading workers leave nothing behind. A fault of the
+recorder itself never reaches the program: it is counted and written down as a ``trouble`` event.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mlu_backend.parity.compiled import inside
+from mlu_backend.parity.naming import Modules, Sites
+from mlu_backend.parity.options import Options
+from mlu_backend.parity.statistics import NotMeasurable, measure, plain
+from mlu_backend.parity.surroundings import DTYPE, capturing, compiling, device_type, in_worker, no_dispatch_modes
+from mlu_backend.parity.trace import Kind, Writer
+
+KEPT_BYTES = 256 << 20
+
+
+class Measuring:
+    """Records one process. ``ready`` is asked before anything else is called."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.sites = Sites(options.root)
+        self.modules = Modules()
+        self.step = 0
+        self.stopped = False
+        self.paused = False
+        self.found_modules: Callable[[], None] | None = None
+        self.at_close: list[Callable[[], None]] = []
+        self._writer: Writer | None = None
+        self._pid = os.getpid()
+        self._local = threading.local()
+        self._lock = threading.RLock()
+        self._reset()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _reset(self) -> None:
+        self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int, int]] = {}
+        self._site_ids: dict[tuple[str, int, str], int] = {}
+        self._watched: set[int] = set()
+        self._troubles: dict[str, int] = {}
+        self._kept = 0
+
+    def _forked(self) -> None:
+        """A forked child must not write to its parent's files."""
+        self._writer = None
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._local = threading.local()
+        self._reset()
+
+    def ready(self) -> bool:
+        """Whether this thread's work is to be recorded now."""
+        if self.stopped or getattr(self._local, "busy", False) or getattr(inside, "compiled", False):
+            return False
+        if torch._C._get_tracing_state() is not None or in_worker() or compiling():
+            return False
+        return not capturing()
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Our own tensor work: unseen by autograd, by function modes and by ourselves; its faults stay here."""
+        self._local.busy = True
+        try:
+            with torch._C.DisableTorchFunction(), torch.no_grad(), no_dispatch_modes():
+                yield
+        except Exception as error:  # the user's program must not see the recorder fail
+            text = f"{type(error).__name__}: {error}"[:200]
+            self._troubles[text] = self._troubles.get(text, 0) + 1
+            if self._troubles[text] == 1 and self._writer is not None:
+                self._writer.event(k="trouble", text=text)
+        finally:
+            self._local.busy = False
+
+    @property
+    def writer(self) -> Writer:
+        """The writer, opened now if it was not."""
+        if self._writer is None:
+            with self._lock:
+                if self._writer is None:
+                    self._writer = Writer(Path(self.options.out))
+                    self._header(self._writer)
+                    atexit.register(self.close)
+                    from multiprocessing import util
+
+                    util.Finalize(None, self.close, exitpriority=-100)  # forked workers skip atexit
+        return self._writer
+
+    def _header(self, writer: Writer) -> None:
+        from mlu_backend.parity.environment import describe
+
+        writer.event(
+            k="process",
+            pid=os.getpid(),
+            argv=list(getattr(sys, "argv", [])),
+            rank=int(os.environ.get("RANK", "0") or 0),
+            world=int(os.environ.get("WORLD_SIZE", "1") or 1),
+            level=self.options.level,
+            seed=self.options.seed,
+            environment=describe(),
+        )
+
+    def last_words(self) -> None:
+        """Events that belong at the end."""
+
+    def close(self, reason: str = "exit") -> None:
+        """Write the end. Idempotent."""
+        if self._writer is None or self._pid != os.getpid() or self._writer.closed:
+            return
+        for function in self.at_close:
+            function()
+        with self._quiet():
+            self.last_words()
+            self._writer.event(k="end", reason=reason, steps=self.step, troubles=self._troubles)
+            self._writer.close()
+        self.stopped = True
+
+    def stat(self, tensor: torch.Tensor, fresh: bool = False) -> int:
+        """The number of this tensor version's statistics, taken now if they were not."""
+        key = id(tensor)
+        version = -1
+        if fresh:
+            self._seen.pop(key, None)
+        else:
+            try:
+                version = tensor._version
+            except RuntimeError:  # inference tensors have none
+                version = -1
+            known = self._seen.get(key)
+            if known is not None and version >= 0 and known[1] == version and known[0]() is tensor:
+                return known[2]
+        try:
+            dense = plain(tensor)
+            device = dense.device.type
+            stats = measure(dense)
+        except (NotMeasurable, RuntimeError, NotImplementedError):
+            device, stats = device_type(tensor), None
+        kind = Kind(tuple(int(s) for s in tensor.shape), DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
+        index = self.writer.stat(kind, stats)
+        if not fresh and version >= 0:
+            if len(self._seen) > 20_000:
+                self._seen = {k: v for k, v in self._seen.items() if v[0]() is not None}
+            self._seen[key] = (weakref.ref(tensor), version, index)
+        return index
+
+    def keep(self, index: int, tensor: torch.Tensor) -> None:
+        """Keep the whole tensor beside its statistics, within a bound."""
+        try:
+            dense = plain(tensor)
+        except (NotMeasurable, RuntimeError):
+            return
+        size = dense.numel() * dense.element_size()
+        if self._kept + size <= KEPT_BYTES:
+            self._kept += size
+            self.writer.tensor(str(index), dense)
+
+    def _entries(self, named: Iterable[tuple[str, torch.Tensor]], watch: bool) -> list[list[Any]]:
+        entries = []
+        for name, tensor in named:
+            index = self.stat(tensor)
+            entries.append([name, index])
+            if watch:
+                self._watch(tensor, index)
+        return entries
+
+    def _watch(self, tensor: torch.Tensor, index: int) -> None:
+        """Record the gradient of this tensor version when it comes."""
+        if index in self._watched or not tensor.requires_grad or tensor.is_leaf:
+            return
+        self._watched.add(index)
+
+        def arrived(gradient: torch.Tensor | None) -> None:
+            if gradient is not None and not self.stopped and not self.paused:
+                with self._quiet():
+                    self.writer.event(k="grad", of=index, s=self.stat(gradient, fresh=True), step=self.step)
+
+        with torch.enable_grad():
+            tensor.register_hook(arrived)
+
+    def site(self, depth: int = 2) -> int | None:
+        """The number of the place in the user's code that is running."""
+        here = self.sites.here(depth)
+        if here is None:
+            return None
+        known = self._site_ids.get(here)
+        if known is None:
+            known = self._site_ids[here] = len(self._site_ids)
+            self.writer.event(k="site", id=known, file=here[0], line=here[1], function=here[2])
+        return known
