@@ -189,9 +189,7 @@ def _returning(unit: Unit) -> Iterator[tuple[list[tuple[ast.AST, list[ast.AST]]]
 
 
 # Vendors whose devices are reached through torch.cuda or beside it.
-_OTHERS = re.compile(
-    r"^(torch_)?(hip|rocm|xla|npu|xpu|hpu|musa|tpu|neuron)(:|$)|(^|_)(hip|rocm|xla|npu|xpu|hpu|musa)(_|$)"
-)
+_OTHERS = re.compile(r"^(torch_)?(hip|rocm|xla|tpu)(:|$)|(^|_)(hip|rocm|xla|tpu)(_|$)")
 
 
 def _of_others(unit: Unit) -> list[Kept]:
@@ -201,11 +199,12 @@ def _of_others(unit: Unit) -> list[Kept]:
         for node in unit.index.nodes[kind]:
             if _mentions(node.test, _OTHERS) and _mentions(node.test, _CUDA):
                 out.append(Kept(node.test, "sibling", id(node)))
+    tests = {k.node for k in out}
     for kind in (ast.Return, ast.Assign):
         for node in unit.index.nodes[kind]:
             value = node.value
-            if isinstance(value, (ast.IfExp, ast.BoolOp, ast.Compare)) and _mentions(value, _OTHERS):
-                if _mentions(value, _CUDA):
+            if isinstance(value, (ast.BoolOp, ast.Compare)) or isinstance(value, ast.IfExp) and value.test not in tests:
+                if _mentions(value, _OTHERS) and _mentions(value, _CUDA):
                     out.append(Kept(value, "sibling", id(node)))
     return out
 

@@ -20,6 +20,7 @@ SILENT = {
     "torch.Tensor.pin_memory": "torch_mlu makes the MLU the default, which is what the program wants",
     "torch.UntypedStorage.is_pinned": "torch_mlu makes the MLU the default, which is what the program wants",
     "torch.UntypedStorage.pin_memory": "torch_mlu makes the MLU the default, which is what the program wants",
+    "torch.distributed.ReduceOp.AVG": "gives the same result",
     "torch.backends.cudnn": "its switches are told one by one",
     "torch.nn.parallel.DistributedDataParallel": "what differs is one module over several cards",
     "torch.distributed.nn.functional._AllGatherBase": "a module behind two prefixes that nobody spells",

@@ -93,8 +93,7 @@ class CapabilityGate(Rule):
         numbers = any(
             isinstance(n, ast.Constant) and isinstance(n.value, (int, float)) for s in sides for n in ast.walk(s)
         )
-        asked = any(self._comes_from(s, unit, _CAPABILITY, 0) or self._is_major(s, unit) for s in sides)
-        if numbers and asked:
+        if numbers and any(self._comes_from(s, unit, _CAPABILITY, 0) or self._is_major(s, unit) for s in sides):
             yield self.found(unit, node, "capability")
             return
         texts = [

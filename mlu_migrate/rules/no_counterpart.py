@@ -158,13 +158,12 @@ _TOLD = (
     "torch.profiler.profile",
 )
 _TOLD_WHERE_USED = frozenset(
-    "torch.compile torch.nn.DataParallel torch.nn.parallel.data_parallel torch.nn.parallel.DistributedDataParallel "
-    "torch.utils.cpp_extension.CUDAExtension torch.utils.cpp_extension.load torch.utils.cpp_extension.load_inline "
-    "torch.utils.cpp_extension.CUDA_HOME torch.utils.cpp_extension.BuildExtension torch.backends.cudnn "
-    "torch.backends.cudnn.allow_tf32 torch.backends.cudnn.version torch.from_dlpack torch.utils.dlpack.from_dlpack "
-    "torch.utils.dlpack.to_dlpack torch.UntypedStorage.is_pinned torch.UntypedStorage.pin_memory "
-    "torch.UntypedStorage.cuda torch.TypedStorage.cuda torch.nn.utils.rnn.PackedSequence.cuda "
-    "torch.nn.utils.rnn.PackedSequence.is_cuda".split()
+    "torch.compile torch.distributed.ReduceOp.AVG torch.nn.DataParallel torch.nn.parallel.data_parallel "
+    "torch.nn.parallel.DistributedDataParallel torch.utils.cpp_extension.CUDAExtension "
+    "torch.utils.cpp_extension.load torch.utils.cpp_extension.load_inline torch.utils.cpp_extension.CUDA_HOME "
+    "torch.utils.cpp_extension.BuildExtension torch.backends.cudnn torch.backends.cudnn.allow_tf32 "
+    "torch.backends.cudnn.version torch.from_dlpack torch.utils.dlpack.from_dlpack torch.utils.dlpack.to_dlpack "
+    "torch.nn.utils.rnn.PackedSequence.cuda torch.nn.utils.rnn.PackedSequence.is_cuda".split()
 )
 
 
