@@ -152,3 +152,12 @@ def test_pooling_is_undone_by_unpooling() -> None:
     grad = torch.randn_like(back)
     ours = torch.ops.torch_mlu.max_unpool2d_backward(grad, pooled, indices, [2, 2], [2, 2], [0, 0], [4, 4])
     assert torch.equal(ours.flatten(), grad.flatten()[indices.flatten()])
+
+
+@pytest.mark.parametrize("device", ["cpu", "mlu"])
+def test_an_optimizer_that_knows_nothing_of_graphs_steps(device: str) -> None:
+    weight = torch.nn.Parameter(torch.ones(3, 2, device=device))
+    optimizer = torch.optim.Adafactor([weight], lr=0.1)
+    weight.square().sum().backward()
+    optimizer.step()
+    assert (weight < 1).all()
