@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -15,6 +16,9 @@ from mlu_migrate.rule import Rule
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import Unit
 from mlu_migrate.vendors import is_kept, supports_mlu
+
+# A word that gives an option or a setting its value: `--device=cuda`, `trainer.device=cuda:0`.
+ASSIGNED = re.compile(r"(--?|[+~]{0,2})[A-Za-z][\w./@-]*=(cuda(:\d+)?|nccl)")
 
 
 class StringRule(Rule):
@@ -69,6 +73,16 @@ class StringRule(Rule):
                 text=word,
                 option=option,
             )
+
+    def assigned(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """`["--device=cuda"]`, `overrides=["trainer.backend=nccl"]`: a word of a command line or of settings."""
+        option, _, given = str(node.value).partition("=")
+        named = sinks.says(self.kind, option.rpartition(".")[2].lstrip("+~"))
+        if not named or not self.kind.text.fullmatch(given) or unit.is_docstring(node) or is_kept(unit, node):
+            return
+        if isinstance(unit.parent(node), (ast.List, ast.Tuple)):
+            edits = unit.replace_in_string(node, f"={self.kind.old}", f"={self.kind.new}")
+            yield self.found(unit, node, "replaced", edits or (), why=f"option {option}", text=given)
 
     def _replace(self, node: ast.expr, text: str, unit: Unit, use: Use, confidence: Confidence) -> Iterator[Finding]:
         edits = self.spelled(node, text, unit)

@@ -7,14 +7,13 @@ import re
 from collections.abc import Iterator
 
 from mlu_migrate import sinks, vendors
-from mlu_migrate.decide import StringRule
+from mlu_migrate.decide import ASSIGNED, StringRule
 from mlu_migrate.flow import Proof
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.sinks import DEVICE
 from mlu_migrate.unit import Unit, argument, is_text
 from mlu_migrate.vendors import is_kept
 
-_OPTION = re.compile(r"--?[\w-]+=cuda(:\d+)?")
 _REPR = re.compile(r"device\(type=\\?['\"]cuda\\?['\"]")
 # A regular expression over a device string: cuda and an index, or cuda as one of several types.
 _PATTERN = re.compile(r"^\^?[(\[]?(\?:|\?P<\w+>)?(cpu\|)?cuda(:|\(|\||\)|\$|\\d|\[|\?|$)")
@@ -69,14 +68,9 @@ class DeviceString(StringRule):
         if isinstance(node.value, str) and "cuda" in node.value and self.kind.text.fullmatch(node.value):
             if not isinstance(unit.parent(node), ast.JoinedStr):
                 yield from self.decide(node, node.value, unit)
-
-        elif isinstance(node.value, str) and _OPTION.fullmatch(node.value) and not unit.is_docstring(node):
-            option, _, given = node.value.partition("=")
-            parent = unit.parent(node)
-            if isinstance(parent, (ast.List, ast.Tuple)) and sinks.says(self.kind, option):
-                edits = unit.replace_in_string(node, "cuda", "mlu")
-                yield self.found(unit, node, "replaced", edits or (), why=f"option {option}", text=given)
-            elif not isinstance(parent, ast.JoinedStr):
+        elif isinstance(node.value, str) and ASSIGNED.fullmatch(node.value):
+            yield from self.assigned(node, unit)
+            if not isinstance(unit.parent(node), (ast.List, ast.Tuple, ast.JoinedStr)):
                 yield from self.commands(node, unit)
         elif isinstance(node.value, str) and "cuda" in node.value and "-" in node.value:
             if _REPR.search(node.value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate.decide import StringRule
+from mlu_migrate.decide import ASSIGNED, StringRule
 from mlu_migrate.model import Edit, Finding, Severity
 from mlu_migrate.sinks import BACKEND
 from mlu_migrate.unit import Unit
@@ -49,6 +49,10 @@ class NcclBackend(StringRule):
         if isinstance(node.value, str) and self.kind.text.fullmatch(node.value):
             if not isinstance(unit.parent(node), ast.JoinedStr):
                 yield from self.decide(node, node.value, unit)
+        elif isinstance(node.value, str) and ASSIGNED.fullmatch(node.value) and "nccl" in node.value:
+            yield from self.assigned(node, unit)
+            if not isinstance(unit.parent(node), (ast.List, ast.Tuple, ast.JoinedStr)):
+                yield from self.commands(node, unit)
         elif isinstance(node.value, str) and "nccl" in node.value and "-" in node.value:
             if not isinstance(unit.parent(node), ast.JoinedStr):
                 yield from self.commands(node, unit)
