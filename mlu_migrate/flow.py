@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mlu_migrate import sinks, texts
+from mlu_migrate import receivers, sinks, texts
 from mlu_migrate.scopes import Binding, Scope
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import Unit, argument, is_text
@@ -107,6 +107,9 @@ class Flow:
                     yield self._slot(self._variable(parent.target), kind, depth)
             elif isinstance(parent, (ast.FormattedValue, ast.Starred, ast.Await)):
                 pass
+            elif isinstance(parent, ast.Yield):
+                yield self._returned(parent, kind, depth)
+                return
             elif isinstance(parent, ast.JoinedStr):
                 if isinstance(child, ast.FormattedValue) and texts.inside_a_word(parent, child):
                     yield Use(Proof.OTHER, "part of a name", Shape.KEEP)
@@ -437,7 +440,7 @@ class Flow:
         if leaf == "param":  # pytest.param("cuda", marks=...)
             yield from self._test_parameter(call, position, kind)
             return
-        if leaf in ("append", "add", "insert") and isinstance(call.func, ast.Attribute):
+        if leaf in ("append", "add", "insert", "extend", "appendleft") and isinstance(call.func, ast.Attribute):
             yield self._target(call.func.value, kind, depth)
             return
         if leaf in ("Option", "Argument", "Field", "field", "Value"):
@@ -466,8 +469,21 @@ class Flow:
             if word in ("default", "choices", "const", "type", "nargs", "flag_value"):
                 return self._option(call, kind, depth)
             return Use(Proof.OTHER, "attribute name" if word == "dest" else "message", Shape.KEEP)
-        if leaf in ("Field", "field", "Option", "Argument") and word in ("default", "default_factory"):
+        if leaf in ("Field", "field", "Option", "Argument", "ib", "attrib") and word in ("default", "default_factory"):
             return self._best(list(self._uses(call, kind, depth + 1)))
+        if leaf in ("replace", "_replace", "evolve"):  # dataclasses.replace(options, where="cuda")
+            return self._slot(("a", word), kind, depth)
+        if leaf in ("get", "pop", "getoption", "config") and word in ("fallback", "default"):
+            keys = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            return self._best([*(self._key(k, kind, depth) for k in keys[-1:]), *self._uses(call, kind, depth + 1)])
+        if name in ("functools.partial", "functools.partialmethod") and call.args:
+            inner = self.unit.name(call.args[0]) or ""
+            if kind.calls.get(inner, (None, ""))[1] == word:
+                return Use(Proof.SINK, inner)
+            made = ast.Call(func=call.args[0], args=[], keywords=[])
+            passed = self._best(list(self._project_call(made, inner or None, None, word, kind, depth)))
+            if passed.proof:
+                return passed
         known = kind.calls.get(name or "")
         if known is not None and known[1] == word:
             return Use(Proof.SINK, name or word)
@@ -505,10 +521,9 @@ class Flow:
                 return
         facts = self.unit.facts
         leaf = _leaf(call.func)
-        if name and kind.name == "device":
-            module, _, function_name = name.rpartition(".")
-            params_known = facts.functions_of(module, self.unit.module).get(function_name)
-            if params_known is not None:
+        for known in [name] if name else self._inherited(call):
+            function_name, params_known = self._of_project(known)
+            if params_known is not None and kind.name == "device":
                 params = [p for p in params_known if p not in ("self", "cls")]
                 chosen = (
                     word
@@ -536,6 +551,29 @@ class Flow:
         elif leaf and word is None and sinks.says(kind, leaf):
             yield Use(Proof.NAMED, f"{leaf}()")
 
+    def _of_project(self, name: str) -> tuple[str, tuple[str, ...] | None]:
+        """A function, class or method of another file: its name in the project facts and its parameters."""
+        facts, near = self.unit.facts, self.unit.module
+        module, _, leaf = name.rpartition(".")
+        known = facts.functions_of(module, near).get(leaf)
+        if known is None:
+            module, _, owner = module.rpartition(".")
+            leaf = f"{owner}.{leaf}"
+            known = facts.functions_of(module, near).get(leaf)
+        return leaf, known
+
+    def _inherited(self, call: ast.Call) -> list[str]:
+        """`super().__init__(...)`, `super().m(...)`: the names that has in the base classes of other files."""
+        func = call.func
+        if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Call):
+            return []
+        if getattr(func.value.func, "id", "") != "super":
+            return []
+        mine = self.unit.enclosing_class(func)
+        bases = [self.unit.name(b) for b in mine.bases] if mine is not None else []
+        suffix = "" if func.attr == "__init__" else f".{func.attr}"
+        return [base + suffix for base in bases if base is not None and "." in base]
+
     def _targets(self, call: ast.Call) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, int]]:
         """Functions of this file a call may mean, with the number of bound leading parameters."""
         func, unit = call.func, self.unit
@@ -548,12 +586,43 @@ class Flow:
                     for item in binding.node.body:
                         if isinstance(item, ast.FunctionDef) and item.name == "__init__":
                             yield item, 1
-        elif isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id in ("self", "cls"):
-            owner_class = unit.enclosing_class(func)
-            for item in owner_class.body if owner_class else ():
-                if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == func.attr:
-                    static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in item.decorator_list)
-                    yield item, 0 if static else 1
+        elif isinstance(func, ast.Attribute):
+            named = False
+            owners = self._owners(func)
+            if not owners and isinstance(func.value, ast.Name):
+                owner = unit.index.owner(unit.scope(func.value), func.value.id)
+                bound = [b.node for b in (owner.bindings.get(func.value.id, ()) if owner else ())]
+                owners = [n for n in bound if isinstance(n, ast.ClassDef)]
+                named = bool(owners)  # T.method(...)
+            for owner_class in owners:
+                for item in owner_class.body:
+                    if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)) and item.name == func.attr:
+                        marks = {d.id for d in item.decorator_list if isinstance(d, ast.Name)}
+                        free = "staticmethod" in marks or named and "classmethod" not in marks
+                        yield item, 0 if free else 1
+
+    def _owners(self, func: ast.Attribute) -> list[ast.ClassDef]:
+        """Classes of this file whose method `self.m`, `super().m` or `T().m` is."""
+        unit, value = self.unit, func.value
+        if isinstance(value, ast.Name) and value.id in ("self", "cls"):
+            mine = unit.enclosing_class(func)
+            return [mine, *self._bases(mine)] if mine is not None else []
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "super":
+            mine = unit.enclosing_class(func)
+            return self._bases(mine) if mine is not None else []
+        found = receivers.class_of(unit, value) if func in unit.index.parents else None
+        return [found.node, *self._bases(found.node)] if found is not None and found.node is not None else []
+
+    def _bases(self, node: ast.ClassDef, depth: int = 0) -> list[ast.ClassDef]:
+        """The base classes of a class that stand in this file."""
+        out: list[ast.ClassDef] = []
+        for base in node.bases:
+            if isinstance(base, ast.Name) and depth < 4:
+                owner = self.unit.index.owner(self.unit.scope(base), base.id)
+                for binding in owner.bindings.get(base.id, ()) if owner else ():
+                    if isinstance(binding.node, ast.ClassDef) and binding.node is not node:
+                        out += [binding.node, *self._bases(binding.node, depth + 1)]
+        return out
 
     def _option(self, call: ast.Call, kind: Kind, depth: int) -> Use:
         """An argparse / click / absl option: its own name, then where `args.<dest>` goes."""
@@ -819,6 +888,10 @@ class Flow:
                 loads += [a for a in self.unit.index.attributes.get(name, ()) if isinstance(a.ctx, ast.Load)]
         else:
             loads = [a for a in self.unit.index.attributes.get(name, ()) if isinstance(a.ctx, ast.Load)]
+            for function in self._functions.get(name, ()):  # `@target.setter`
+                given = function.args.args[1:2]  # type: ignore[attr-defined]
+                if given and any(getattr(d, "attr", "") == "setter" for d in function.decorator_list):  # type: ignore[attr-defined]
+                    yield self._slot(("v", self.unit.index.scopes[function], given[0].arg), kind, depth)
         if sinks.says(kind, name) and name not in sinks._TOO_SHORT:
             yield Use(Proof.NAMED, f"named {name}")
         elif sinks.says(kind, name):
@@ -876,7 +949,7 @@ class Flow:
                 if isinstance(node, (ast.Attribute, ast.Name)) and self.unit.name(node) == "torch.device":
                     yield Use(Proof.SINK, "annotated torch.device")
 
-    def _returned(self, node: ast.Return, kind: Kind, depth: int) -> Use:
+    def _returned(self, node: ast.Return | ast.Yield, kind: Kind, depth: int) -> Use:
         """A function that returns device strings: its name, then where its calls go."""
         function = next(
             (a for a in self.unit.ancestors(node) if isinstance(a, (ast.FunctionDef, ast.AsyncFunctionDef))), None
