@@ -39,6 +39,7 @@ class Point:
     source: tuple[str, int, int] | None = None
     random: bool = False
     truth: dict[str, Any] | None = None
+    exact: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
 
 
@@ -140,6 +141,7 @@ class _Builder:
         }
         if not module["parameters"]:
             point.facts["options"] = module["options"]
+        point.exact = {str(name): key for name, key in event.get("exact", [])}
         point.random = "Drop" in module["type"].rsplit(".", 1)[-1]  # Dropout, DropPath, StochasticDropout ...
         self._tensors(event["in"], point, "in")
         self._tensors(event["out"], point, "out")

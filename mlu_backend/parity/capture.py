@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from mlu_backend.parity import nested
+from mlu_backend.parity import nested, truth
 from mlu_backend.parity.compiled import inside, is_compiled
 from mlu_backend.parity.surroundings import autocast_state, digest
 from mlu_backend.parity.training import Training
@@ -24,13 +24,14 @@ from mlu_backend.parity.training import Training
 class Call:
     """A module call that has not returned yet."""
 
-    __slots__ = ("id", "module", "path", "entries", "phase", "nth", "site", "focus")
+    __slots__ = ("id", "module", "path", "entries", "phase", "nth", "site", "focus", "exact")
 
     def __init__(self, id: int, module: torch.nn.Module, path: str, phase: str, nth: int) -> None:
         self.id, self.module, self.path, self.phase, self.nth = id, module, path, phase, nth
         self.entries: list[list[Any]] = []
         self.site: int | None = None
         self.focus: Any = None
+        self.exact: Any = None
 
 
 class Recorder(Training):
@@ -72,7 +73,7 @@ class Recorder(Training):
             self.found_modules = None
         call = None
         with self._quiet():
-            call = self._enter(module, args, kwargs)
+            call = self._enter(original, module, args, kwargs)
         if call is None:
             return original(module, *args, **kwargs)
         self.stack.append(call)
@@ -97,7 +98,9 @@ class Recorder(Training):
             self._leave(call, nested.tensors(result), None)
         return result
 
-    def _enter(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call | None:
+    def _enter(
+        self, original: Callable[..., Any], module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Call | None:
         if (
             isinstance(module, torch.jit.ScriptModule)
             and self.stack
@@ -122,6 +125,7 @@ class Recorder(Training):
             from mlu_backend.parity.operators import OperatorMode
 
             call.focus = OperatorMode(self, keep=True)
+            call.exact = truth.of_module(original, module, args, kwargs)
         self.writer.event(k="enter", id=call.id, m=self._module(module, path), step=self.step)
         return call
 
@@ -136,6 +140,12 @@ class Recorder(Training):
             fields["autocast"] = autocast
         if self.stack:
             fields["parent"] = self.stack[-1].id
+        results = list(results)
+        entries = self._entries(results, watch=True)
+        if call.focus is not None:
+            for (_, index), (_, tensor) in zip(entries, results, strict=True):
+                self.keep(index, tensor)
+            fields["exact"] = [[name, self._keep_exact(call, name, t)] for name, t in nested.tensors(call.exact)]
         self.writer.event(
             k="call",
             id=call.id,
@@ -145,9 +155,14 @@ class Recorder(Training):
             train=call.module.training,
             site=call.site,
             **{"in": call.entries},
-            out=self._entries(results, watch=True),
+            out=entries,
             **fields,
         )
+
+    def _keep_exact(self, call: Call, name: str, tensor: torch.Tensor) -> str:
+        key = f"exact.{call.id}.{name}"
+        self.writer.tensor(key, tensor)
+        return key
 
     def _module(self, module: torch.nn.Module, path: str) -> int:
         key = (path, type(module))

@@ -9,7 +9,7 @@ from typing import Any
 
 from mlu_backend.parity import align, metrics, tolerance
 from mlu_backend.parity.editmap import EditMap
-from mlu_backend.parity.findings import Difference, Verdict
+from mlu_backend.parity.findings import Category, Difference, Verdict
 from mlu_backend.parity.options import Focus
 from mlu_backend.parity.trace import Process, Row, Trace
 
@@ -167,13 +167,61 @@ def _error(row: Row, other: Row, ours: Any, theirs: Any) -> metrics.Error:
     return metrics.of_stats(row.stats, other.stats, count)
 
 
-def both_inexact(operator: dict[str, Any] | None) -> bool:
+def truth_of(reference: Trace, candidate: Trace, difference: Difference) -> dict[str, Any] | None:
+    """
+    The errors of both sides of a module call against what the *reference's* module gives in float64, from traces that
+    have looked closer at it. None where it could not be asked, or an output was not kept.
+    """
+    ours, theirs = _call(reference, difference), _call(candidate, difference)
+    if ours is None or theirs is None or not ours[1].exact:
+        return None
+    found: dict[str, dict[str, float]] = {}
+    for side, (process, point) in (("reference", ours), ("candidate", theirs)):
+        mean = single = 0.0
+        for name, key in ours[1].exact.items():
+            exact = ours[0].tensor(key)
+            got = process.tensor(str(point.numbers.get(f"out:{name}", "")))
+            if exact is None or got is None or exact.shape != got.shape:
+                return None
+            error = metrics.of_tensors(exact, got)
+            mean, single = max(mean, error.mean), max(single, error.single)
+        found[side] = {"mean": mean, "single": single}
+    return found
+
+
+def _call(side: Trace, difference: Difference) -> tuple[Process, align.Point] | None:
+    for run in align.runs(side).values():
+        for point in run.points:
+            if point.kind == "call" and point.path == difference.path and point.nth == difference.nth:
+                return run.process, point
+    return None
+
+
+LIKE_THE_TRUTH = 0.1
+"""A reference further than this from the float64 result computes something else, and says nothing about rounding.
+Ours, a judgement: three times 3.2e-2, the widest limit of a single element in the table."""
+
+
+def both_inexact(truth: Mapping[str, Any] | None) -> bool:
     """
     Whether the candidate is as near to the float64 result as the reference is: then neither is wrong, and the
-    difference between them is their rounding. "As near" is within twice the reference's error.
+    difference between them is their rounding. "As near" is within twice the reference's error (four times for a single
+    element, which is a maximum and so varies more).
     """
-    truth = (operator or {}).get("truth")
     if not truth:
         return False
     ours, theirs = truth["reference"], truth["candidate"]
-    return 0.0 < ours["mean"] and theirs["mean"] <= 2 * ours["mean"] and theirs["single"] <= 4 * ours["single"]
+    if not 0.0 < ours["mean"] <= LIKE_THE_TRUTH:
+        return False
+    return bool(theirs["mean"] <= 2 * ours["mean"] and theirs["single"] <= 4 * ours["single"])
+
+
+def is_alone(verdict: Verdict) -> bool:
+    """Whether every other difference is in numbers and came in with its inputs: then what holds of the first holds."""
+    for difference in verdict.differences:
+        if difference is verdict.first:
+            continue
+        came_in = difference.inputs is not None and (difference.inputs.mean > 0.0 or difference.inputs.single > 0.0)
+        if difference.category is not Category.NUMBERS or difference.kind == "curve" or not came_in:
+            return False
+    return verdict.first is not None and verdict.first.category is Category.NUMBERS

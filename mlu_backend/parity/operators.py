@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from mlu_backend.parity import metrics, nested
-from mlu_backend.parity.statistics import NotMeasurable, plain
+from mlu_backend.parity import nested, truth
 
 if TYPE_CHECKING:
     from mlu_backend.parity.capture import Recorder
 
-DOUBLE_LIMIT = 4 << 20
 _NOTHING_COMPUTED = {
     "aten::empty.memory_format",
     "aten::empty_strided",
@@ -76,7 +74,7 @@ class OperatorMode(TorchDispatchMode):
         with recorder._quiet():
             entries = self._measure(nested.arguments(args, kwargs))
             if self.keep and not random:
-                exact = _in_double(func, args, kwargs)
+                exact = truth.of_operator(func, args, kwargs)
         result = func(*args, **kwargs)
         with recorder._quiet():
             recorder.operator(
@@ -86,7 +84,7 @@ class OperatorMode(TorchDispatchMode):
                 random=random,
                 backward=torch._C._current_graph_task_id() != -1,
                 site=recorder.site(3),
-                truth=_against(exact, result),
+                truth=truth.against(exact, result),
             )
         return result
 
@@ -98,44 +96,6 @@ class OperatorMode(TorchDispatchMode):
                 self.recorder.keep(index, tensor)
             entries.append([name, index])
         return entries
-
-
-def _in_double(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the operator gives for these inputs in float64 on the CPU; None where it cannot be asked."""
-    if not any(t.is_floating_point() for _, t in nested.arguments(args, kwargs)):
-        return None
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            value = plain(value).to("cpu", copy=True)
-            if value.numel() > DOUBLE_LIMIT:
-                raise NotMeasurable("too large")
-            return value.double() if value.is_floating_point() else value
-        if isinstance(value, torch.device):
-            return torch.device("cpu")
-        if isinstance(value, torch.dtype) and value.is_floating_point:
-            return torch.float64
-        if isinstance(value, (tuple, list)):
-            return type(value)(convert(v) for v in value)
-        return value
-
-    try:
-        return func(*convert(args), **{k: convert(v) for k, v in kwargs.items()})
-    except (RuntimeError, NotImplementedError, TypeError, NotMeasurable):
-        return None
-
-
-def _against(exact: Any, result: Any) -> dict[str, float] | None:
-    """The error of a result against the one in float64."""
-    if exact is None:
-        return None
-    mean = single = 0.0
-    compared = False
-    for (_, a), (_, b) in zip(nested.tensors(exact), nested.tensors(result), strict=False):
-        if a.shape == b.shape and a.is_floating_point():
-            error = metrics.of_tensors(a, plain(b))
-            mean, single, compared = max(mean, error.mean), max(single, error.single), True
-    return {"mean": mean, "single": single} if compared else None
 
 
 class UntilModules(contextlib.AbstractContextManager["UntilModules"]):

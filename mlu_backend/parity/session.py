@@ -249,14 +249,14 @@ class Session:
             sides.append(trace.read(outcome.trace))
         found.first.operator = locate.operator_of(sides[0], sides[1], self.plan.profile, self.plan.limits)
         found.first.edits = locate.edits_of(found.first, self.edits)
-        if self.plan.profile != "exact" and locate.both_inexact(found.first.operator):
+        whole = locate.truth_of(sides[0], sides[1], found.first)
+        inside = (found.first.operator or {}).get("truth")
+        if self.plan.profile != "exact" and locate.both_inexact(whole or inside):
             found.notes.append(
                 f"{found.first.what}: the candidate is as near to the float64 result as the reference; "
                 "the difference is rounding of both"
             )
-            if all(d.category is Category.NUMBERS for d in found.differences) and not any(
-                d.kind == "curve" for d in found.differences
-            ):
+            if locate.is_alone(found):
                 found.status = Status.MATCH
 
     def _coverage(self, found: Verdict, candidate: Outcome) -> None:
