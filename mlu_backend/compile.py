@@ -162,7 +162,7 @@ def retarget(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
     twin.meta = dict(graph.meta)
     for name, value in list(twin.named_children()):
         if isinstance(value, torch.fx.GraphModule):
-            setattr(twin, name, retarget(value))
+            setattr(twin, name, _with_values_on_cpu(retarget(value)))
     for node in copy.nodes:
         if node.op == "get_attr":
             value = _attribute(twin, node.target)
@@ -171,6 +171,14 @@ def retarget(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
                 owner, _, name = node.target.rpartition(".")
                 setattr(twin.get_submodule(owner), name, _copied_to_cpu(value))
     return twin
+
+
+def _with_values_on_cpu(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A subgraph whose nodes note fake tensors on the CPU; those of the outermost graph are computed anew."""
+    for node in graph.graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = torch.utils._pytree.tree_map(_fake_on_cpu, node.meta["val"])
+    return graph
 
 
 def _copied_to_cpu(value: torch.Tensor) -> torch.Tensor:

@@ -11,6 +11,7 @@ import torch.nn as nn
 import torch.nn.functional as F
 import torch_mlu  # noqa: F401
 from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
+from torch.utils.checkpoint import checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -270,3 +271,122 @@ def test_a_profile_that_rounds_is_followed_operator_by_operator(monkeypatch: pyt
     out.sum().backward()
     assert out.device.type == "mlu" and x.grad.device.type == "mlu"
     assert "cpp_fused" not in generated(compiled, x)
+
+
+class Recomputed(nn.Module):
+    """Two checkpointed calls of one block."""
+
+    def __init__(self, reentrant: bool) -> None:
+        super().__init__()
+        self.inner, self.outer, self.reentrant = nn.Linear(8, 16), nn.Linear(16, 8), reentrant
+
+    def block(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(self.inner(x).relu())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        first = checkpoint(self.block, x, use_reentrant=self.reentrant)
+        return first + checkpoint(self.block, x * 2, use_reentrant=self.reentrant)
+
+
+def gradients(model: nn.Module, call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> list[torch.Tensor]:
+    leaf = x.clone().requires_grad_()
+    return list(torch.autograd.grad(call(leaf).square().sum(), [leaf, *model.parameters()]))
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_inside_a_compiled_module_gives_the_gradients_of_eager_mode(reentrant: bool) -> None:
+    model, x = Recomputed(reentrant).mlu(), torch.randn(4, 8, device="mlu")
+    if reentrant:  # that kind cannot be asked for gradients of single tensors
+        results = []
+        for call in (model, torch.compile(model)):
+            model.zero_grad()
+            call(x.clone().requires_grad_()).square().sum().backward()
+            results.append([parameter.grad.clone() for parameter in model.parameters()])
+        expected, found = results
+    else:
+        expected = gradients(model, model, x)
+        found = gradients(model, torch.compile(model, fullgraph=True), x)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_computed_again_drops_the_same_numbers() -> None:
+    layer = nn.Linear(8, 8).mlu()
+
+    def block(x: torch.Tensor) -> torch.Tensor:
+        return torch.dropout(layer(x), 0.5, True)
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(block, x, use_reentrant=False) + checkpoint(block, x * 2, use_reentrant=False)
+
+    compiled = torch.compile(twice)
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        torch.mlu.manual_seed(3)
+        return compiled(x.detach().requires_grad_()).sum()
+
+    x, way = torch.randn(64, 8, device="mlu"), torch.randn(64, 8, device="mlu")
+    leaf = x.clone().requires_grad_()
+    torch.mlu.manual_seed(3)
+    (slope,) = torch.autograd.grad(compiled(leaf).sum(), leaf)
+    # Linear for a given mask, so the difference over any distance is the derivative.
+    assert ((run(x + way) - run(x - way)) / 2).item() == pytest.approx((slope * way).sum().item(), rel=1e-4)
+
+
+def test_a_model_on_two_cards_is_compiled_as_one_graph_and_trains() -> None:
+    class Halves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Linear(4, 4).to("mlu:0"), nn.Linear(4, 4).to("mlu:1")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.second(self.first(x).relu().to("mlu:1"))
+
+    model, x = Halves(), torch.randn(5, 4, device="mlu:0")
+    compiled = torch.compile(model, fullgraph=True)
+    assert compiled(x).device == torch.device("mlu:1")
+    expected, found = gradients(model, model, x), gradients(model, compiled, x)
+    assert [slope.device.index for slope in found] == [0, 0, 0, 1, 1]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("other", ["cpu", "mlu:1"])
+def test_an_operator_of_two_devices_is_refused_when_compiled(other: str) -> None:
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        torch.compile(lambda a, b: a + b)(torch.ones(3, device="mlu:0"), torch.ones(3, device=other))
+
+
+def test_branches_taken_by_a_tensor_are_compiled_with_their_gradients() -> None:
+    yes, no = nn.Linear(4, 4).mlu(), nn.Linear(4, 4).mlu()
+    compiled = torch.compile(lambda x: torch.cond(x.sum() > 0, lambda x: yes(x).relu(), lambda x: no(x).sin(), (x,)))
+    for sign in (1, -1):
+        leaf = (torch.rand(3, 4, device="mlu") * sign).requires_grad_()
+        (found,) = torch.autograd.grad(compiled(leaf).sum(), leaf)
+        (expected,) = torch.autograd.grad((yes(leaf).relu() if sign > 0 else no(leaf).sin()).sum(), leaf)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sizes_that_depend_on_data_are_compiled() -> None:
+    def selected(x: torch.Tensor) -> torch.Tensor:
+        return (x[x > 0] * 2).sum() + x.max().item()
+
+    settings = {"capture_dynamic_output_shape_ops": True, "capture_scalar_outputs": True}
+    with torch._dynamo.config.patch(**settings):
+        compiled = torch.compile(selected, fullgraph=True)
+        for _ in range(2):
+            x = torch.randn(20, device="mlu")
+            torch.testing.assert_close(compiled(x), selected(x))
+
+
+def test_a_compiled_optimizer_step_changes_parameters_as_in_eager_mode() -> None:
+    model = nn.Linear(4, 4).mlu()
+    twin = copy.deepcopy(model)
+    eager = torch.optim.AdamW(model.parameters(), lr=0.1)
+    compiled = torch.optim.AdamW(twin.parameters(), lr=0.1)
+    step = torch.compile(compiled.step)
+    x = torch.randn(3, 4, device="mlu")
+    for _ in range(3):
+        for net, go in ((model, eager.step), (twin, step)):
+            net.zero_grad()
+            net(x).square().sum().backward()
+            go()
+    torch.testing.assert_close(list(twin.parameters()), list(model.parameters()), rtol=1e-4, atol=1e-5)

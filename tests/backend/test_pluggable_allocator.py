@@ -64,7 +64,8 @@ def ran(library: str, code: str) -> list[str]:
 def test_tensors_results_and_gradients_come_from_the_allocator_and_go_back(library: str) -> None:
     code = """
 torch.mlu.memory.change_current_allocator(mine)
-print(torch_mlu._MLUC._mlu_getAllocatorBackend(), torch.mlu.memory._get_current_allocator().allocator() is mine.allocator())
+current = torch.mlu.memory._get_current_allocator().allocator()
+print(torch_mlu._MLUC._mlu_getAllocatorBackend(), current is mine.allocator())
 x = torch.randn(4, 4, device="mlu:1", requires_grad=True)
 print(count("taken") > 0, count("cards"), count("init_cards"))
 before = count("taken")
