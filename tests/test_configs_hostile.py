@@ -16,6 +16,8 @@ HOSTILE = {
     "quotes that never end": ("a.sh", "cuda " + "'" * 100_001),
     "braces that never end": ("Makefile", "ifeq " + "${" * 50_000 + "cuda"),
     "lists inside one another in JSON": ("a.json", "[" * 50_000 + '"cuda"' + "]" * 50_000),
+    "texts without end on one line": ("Jenkinsfile", '"cuda "' * 20_000),
+    "comments without end": ("a.ps1", "<#" * 100_000 + "cuda"),
     "a key of endless parts": ("a.toml", "a.b" * 50_000 + "='cuda'"),
     "aliases that multiply": (
         "a.yaml",

@@ -32,11 +32,11 @@ def check(doc: Document) -> None:
         if group is None:
             continue
         start, end = match.span(group)
-        line = doc.text[doc.line_start(match.start()) : match.start()]
-        key = _KEY.search(line)
+        before = max(doc.line_start(match.start()), match.start() - 100)
+        key = _KEY.search(doc.text[before : match.start()])
         name = (key["name"] or key["quoted"]) if key else None
         if key is not None and name in words.environment():
-            at = doc.line_start(match.start()) + key.start("name" if key["name"] else "quoted")
+            at = before + key.start("name" if key["name"] else "quoted")
             checks.environment_set(doc, at, at + len(name or ""), doc.text[start:end])
         elif not checks.image(doc, start, end) and not (name and checks.value(doc, start, end, name)):
             if re.search(r"\s", doc.text[start:end].strip()):

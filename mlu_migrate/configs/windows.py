@@ -7,6 +7,7 @@ has to agree with the migrated program.
 
 from __future__ import annotations
 
+import bisect
 import re
 
 from mlu_migrate.configs import checks, commandline
@@ -20,7 +21,7 @@ _POWER_SET = re.compile(
     r"(?P<quote>['\"]?)(?P<value>[^'\"\r\n#]*)(?P=quote)",
     re.MULTILINE,
 )
-_POWER_COMMENT = re.compile(r"<#.*?#>", re.DOTALL)
+_POWER_COMMENT = re.compile(r"<#[^#]*(?:#(?!>)[^#]*)*(?:#>|\Z)")
 
 
 def batch(doc: Document) -> None:
@@ -38,8 +39,10 @@ def batch(doc: Document) -> None:
 def powershell(doc: Document) -> None:
     """Look at one ``.ps1`` file."""
     comments = [match.span() for match in _POWER_COMMENT.finditer(doc.text)]
+    starts = [first for first, _ in comments]
     for start, end in _lines(doc.text):
-        if any(first <= start < last for first, last in comments):
+        at = bisect.bisect_right(starts, start) - 1
+        if at >= 0 and start < comments[at][1]:
             continue
         assigned = _POWER_SET.match(doc.text, start, end)
         if assigned:
