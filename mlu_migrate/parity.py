@@ -313,10 +313,19 @@ def _compare(
         verdict.notes.append(
             f"not migrated, copied as they are: {', '.join(failed[:5])}{' ...' if len(failed) > 5 else ''}"
         )
+    if verdict.status.exit_code and not _imports_torch_mlu(place):
+        verdict.notes.append(
+            "no Python file of the migrated copy imports torch_mlu, so the program has no device mlu; see the findings "
+            f"of: mlu-migrate check {shlex.quote(str(project))}"
+        )
     if entry.candidate_command != entry.command:
         verdict.notes.append(f"the candidate was run as: {shlex.join(entry.candidate_command)}")
     verdict.title = entry.name
     return verdict
+
+
+def _imports_torch_mlu(folder: Path) -> bool:
+    return any(path.is_file() and b"torch_mlu" in path.read_bytes() for path in folder.rglob("*.py"))
 
 
 def edit_map(result: RunResult, migrated: Path) -> dict[str, Any]:

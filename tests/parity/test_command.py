@@ -231,3 +231,15 @@ def test_one_word_migrates_runs_compares_and_reports(tmp_path: Path, capsys: pyt
     assert 'id="parity"' in Path(reports[2]).read_text() and "Error by layer and step" in Path(reports[2]).read_text()
     assert ET.parse(reports[3]).getroot()[0].attrib["failures"] == "0"
     assert sorted(p.name for p in top.iterdir()) == ["pyproject.toml", "train.py"]
+
+
+def test_a_program_in_which_nothing_imports_torch_mlu_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\n\nmodel = torch.nn.Linear(4, 2).to(torch.accelerator.current_accelerator())\n"
+        "model(torch.ones(1, 4, device=model.weight.device)).sum().backward()\n"
+    )
+    status = parity_args.main("parity", [str(tmp_path), "--", "python", "train.py"], Output(quiet=True))
+    assert status != 0
+    assert "no Python file of the migrated copy imports torch_mlu" in " ".join(capsys.readouterr().out.split())
