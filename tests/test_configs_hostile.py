@@ -18,6 +18,8 @@ HOSTILE = {
     "lists inside one another in JSON": ("a.json", "[" * 50_000 + '"cuda"' + "]" * 50_000),
     "texts without end on one line": ("Jenkinsfile", '"cuda "' * 20_000),
     "comments without end": ("a.ps1", "<#" * 100_000 + "cuda"),
+    "a fence without end": ("a.md", "`" * 100_000 + "cuda"),
+    "texts that do not end on their line": ("a.tf", 'x = "cuda ' * 20_000),
     "a key of endless parts": ("a.toml", "a.b" * 50_000 + "='cuda'"),
     "aliases that multiply": (
         "a.yaml",
@@ -45,3 +47,10 @@ def test_a_file_that_nests_too_deeply_is_named_and_stays(what: str) -> None:
     result = nonpython.migrate(text.encode(), path, Settings())
     assert (result.status, result.reason) == (FileStatus.FAILED, "nests too deeply to be read")
     assert result.result == text.encode()
+
+
+def test_a_notebook_inside_a_notebook_inside_a_notebook_is_named_and_stays() -> None:
+    data = b'{"cells":[' * 20_000 + b'"cuda"'
+    result = nonpython.migrate(data, "a.ipynb", Settings())
+    assert result.status is FileStatus.FAILED and result.result == data
+    assert result.reason is not None and "nests more than" in result.reason

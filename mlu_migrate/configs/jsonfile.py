@@ -13,6 +13,7 @@ from mlu_migrate.configs import structured
 from mlu_migrate.configs.document import Document
 from mlu_migrate.configs.structured import Leaf, Path
 
+DEPTH = 1000  # objects and lists inside one another
 LIMIT = 512 * 1024  # bytes; a larger JSON file is data
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*|/\*.*?\*/|"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|[{}\[\],:]"""
@@ -64,6 +65,8 @@ def leaves(text: str) -> Iterator[Leaf]:
             continue
         if token in "{[":
             stack.append(["{", None, True] if token == "{" else ["[", 0, False])
+            if len(stack) > DEPTH:
+                raise NotJson(f"offset {start}: nests more than {DEPTH} deep")
         elif token in "}]":
             if not stack or stack.pop()[0] != {"}": "{", "]": "["}[token]:
                 raise NotJson(f"offset {start}: {token} without its opening")

@@ -13,7 +13,7 @@ from mlu_migrate.configs import commandline, dockerfile, ini, inside, jsonfile, 
 from mlu_migrate.configs.document import Document
 
 _FENCE = re.compile(
-    r"^(?P<indent>[ \t>]*)(?P<fence>`{3,}|~{3,})[ \t]*(?:\{(?:code-block|code-cell|sourcecode|code)\}[ \t]*)?\{?\.?"
+    r"^(?P<indent>[ \t>]*)(?P<fence>`{3,40}|~{3,40})[ \t]*(?:\{(?:code-block|code-cell|sourcecode|code)\}[ \t]*)?\{?\.?"
     r"(?P<language>[\w+#.-]*)[^\n]*\n",
     re.MULTILINE,
 )
