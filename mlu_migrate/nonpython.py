@@ -168,8 +168,14 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     if kind == "notebook":
         return notebooks.migrate(source, path, settings, facts, checker_of=checker_of)
     unchanged = FileResult(path, FileStatus.UNCHANGED, source=source)
-    if kind is None or settings.configs == "off" or b"\0" in source:
+    if kind is None or settings.configs == "off":
         return unchanged
+    if b"\0" in source:
+        if vocabulary.trigger().search(source.replace(b"\0", b"")) is None:
+            return unchanged
+        wide = source.startswith((b"\xff\xfe", b"\xfe\xff")) or source.count(b"\0") * 3 > len(source)
+        reason = "UTF-16 text, which is not read: look at it by hand, or make it UTF-8" if wide else "holds a null byte"
+        return FileResult(path, FileStatus.SKIPPED, reason, source)
     if not settings.audit and not vocabulary.trigger().search(source):
         return unchanged
     doc = Document(source, path, settings, prose=kind == "markdown")

@@ -54,3 +54,18 @@ def test_a_notebook_inside_a_notebook_inside_a_notebook_is_named_and_stays() -> 
     result = nonpython.migrate(data, "a.ipynb", Settings())
     assert result.status is FileStatus.FAILED and result.result == data
     assert result.reason is not None and "nests more than" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ("device: cuda\n".encode("utf-16"), "UTF-16"),
+        ("device: cuda\n".encode("utf-16-le"), "UTF-16"),
+        (b"device: cuda\0\n", "null byte"),
+    ],
+)
+def test_a_file_that_is_not_read_is_named_when_it_speaks_of_cuda(data: bytes, reason: str) -> None:
+    result = nonpython.migrate(data, "a.yaml", Settings())
+    assert result.status is FileStatus.SKIPPED and result.result == data
+    assert result.reason is not None and reason in result.reason
+    assert nonpython.migrate(data.replace(b"c", b"k"), "a.yaml", Settings()).status is FileStatus.UNCHANGED
