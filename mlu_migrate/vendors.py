@@ -200,12 +200,11 @@ def _of_others(unit: Unit) -> list[Kept]:
             if _mentions(node.test, _OTHERS) and _mentions(node.test, _CUDA):
                 out.append(Kept(node.test, "sibling", id(node)))
     tests = {k.node for k in out}
-    for kind in (ast.Return, ast.Assign):
-        for node in unit.index.nodes[kind]:
-            value = node.value
+    for value in [n.value for kind in (ast.Return, ast.Assign) for n in unit.index.nodes[kind]]:
+        if value is not None:
             if isinstance(value, (ast.BoolOp, ast.Compare)) or isinstance(value, ast.IfExp) and value.test not in tests:
                 if _mentions(value, _OTHERS) and _mentions(value, _CUDA):
-                    out.append(Kept(value, "sibling", id(node)))
+                    out.append(Kept(value, "sibling", id(value)))
     return out
 
 

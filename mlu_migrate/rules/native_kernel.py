@@ -116,7 +116,7 @@ class NativeKernel(Rule):
             if _EXTENSION.search(node.module) and _is_compiled(unit, node.module, node):
                 yield from self._extension(unit, node, node.module)
             return
-        for alias in node.names:
+        for alias in node.names if node.module is None else ():  # a name out of a module is no module
             if _EXTENSION.search(alias.name):
                 package, _, leaf = unit.names.of_alias(node, alias).rpartition(".")
                 if leaf and leaf not in unit.facts.functions_of(package, unit.module) and not _MOVES.match(leaf):
