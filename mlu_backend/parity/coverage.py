@@ -259,11 +259,22 @@ def summary(report: dict[str, Any]) -> str:
 
 
 def unreached_functions(report: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    """Edits that were not reached, by ``file: function``."""
+    """Edits that were not reached, by ``file: function``, in files of which others were."""
+    idle = unused_files(report)
     found: dict[str, list[dict[str, Any]]] = {}
     for row in report["list"]:
-        if row["traceable"] and not row["exercised"]:
+        if row["traceable"] and not row["exercised"] and row["path"] not in idle:
             found.setdefault(f"{row['path']}: {row['function'] or 'top level'}", []).append(row)
+    return found
+
+
+def unused_files(report: dict[str, Any]) -> dict[str, int]:
+    """Files none of whose edits ran, other programs of the project mostly, with the number of their edits."""
+    ran = {row["path"] for row in report["list"] if row["exercised"]}
+    found: dict[str, int] = {}
+    for row in report["list"]:
+        if row["traceable"] and row["path"] not in ran:
+            found[row["path"]] = found.get(row["path"], 0) + 1
     return found
 
 

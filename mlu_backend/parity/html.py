@@ -44,13 +44,16 @@ def fragment(v: Verdict) -> str:
     if v.coverage is not None:
         out.append(f"<h3>Edit coverage</h3><p>{escape(coverage.summary(v.coverage))}</p>")
         unreached = coverage.unreached_functions(v.coverage)
-        if unreached:
-            rows = [
-                (where, ", ".join(f"line {r['line']} {r['code']}" for r in items)) for where, items in unreached.items()
-            ]
+        rows = [
+            (where, ", ".join(f"line {r['line']} {r['code']}" for r in items)) for where, items in unreached.items()
+        ]
+        rows += [
+            (path, f"all {count}: no edit of the file ran") for path, count in coverage.unused_files(v.coverage).items()
+        ]
+        if rows:
             out.append(
                 "<details><summary>Edits that were not reached</summary>"
-                + _table(("function", "edits"), rows)
+                + _table(("where", "edits"), rows)
                 + "</details>"
             )
     if v.notes:

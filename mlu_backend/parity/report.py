@@ -13,7 +13,8 @@ from mlu_backend.parity import coverage
 from mlu_backend.parity.findings import Category, Difference, Status, Verdict
 
 SHOWN = 10
-LISTED = 20
+LISTED = 20  # functions with edits that were not reached
+UNUSED = 6  # files of which nothing ran
 
 
 def headline(v: Verdict) -> str:
@@ -154,6 +155,12 @@ def _coverage(v: Verdict, width: int) -> Iterator[str]:
         )
     if len(unreached) > LISTED:
         yield f"  and {len(unreached) - LISTED} more places, all in the JSON report"
+    idle = coverage.unused_files(report)
+    if idle:
+        first = ", ".join(f"{path} ({count})" for path, count in list(idle.items())[:UNUSED])
+        more = f" and {len(idle) - UNUSED} more" if len(idle) > UNUSED else ""
+        text = f"files (with their number of edits) of which no edit ran: {first}{more}"
+        yield from textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
     if report.get("proven"):
         text = f"unsafe findings seen reaching a device: {len(report['proven'])}; pass the JSON report to --evidence"
         yield from textwrap.wrap(text, width)

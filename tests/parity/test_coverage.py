@@ -65,6 +65,18 @@ def test_lines_that_ran_and_lines_that_did_not_are_told_apart(tmp_path: Path) ->
     assert list(coverage.unreached_functions(report)) == ["train.py: unused", "train.py: Net.forward"]
 
 
+def test_a_file_of_which_nothing_ran_is_counted_and_not_listed_by_function(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("a = 1\nb = 2\n")
+    (tmp_path / "other.py").write_text("c = 1\n\n\ndef f():\n    return 2\n")
+    rows = {
+        name: [{"code": "MLU203", "lines": [n, n], "source": [n, n], "applied": True} for n in lines]
+        for name, lines in {"train.py": (1, 2), "other.py": (1, 5)}.items()
+    }
+    report = coverage.judge(EditMap(rows), tmp_path, [("train.py", 1)])
+    assert coverage.unused_files(report) == {"other.py": 2}
+    assert list(coverage.unreached_functions(report)) == ["train.py: top level"]
+
+
 @pytest.mark.parametrize("name", ["settrace", "monitoring"])
 def test_both_ways_of_tracing_see_the_same(tmp_path: Path, name: str) -> None:
     if name == "monitoring":
