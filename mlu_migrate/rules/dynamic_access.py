@@ -60,9 +60,9 @@ class DynamicAccess(Rule):
 
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """getattr and its family, imports by text, and evaluated code."""
-        if not node.args or is_kept(unit, node):
-            return
         name = unit.callee(node) or ""
+        if not (node.args or name in _TIMED) or is_kept(unit, node):
+            return
         if name in _ACCESS and len(node.args) > 1:
             if is_text(node.args[1]):
                 yield from self._member(unit, node, name)
