@@ -112,6 +112,19 @@ def chain(node: ast.Attribute) -> list[ast.expr]:
     return out[::-1]
 
 
+def _own_links(unit: Unit, links: list[ast.expr], old: list[str]) -> int:
+    """
+    The first link that stands for something of torch.
+
+    `pkg.cuda.synchronize` where pkg says `from torch import cuda`: the words before, and that one, are names of the
+    project, which stay.
+    """
+    for number in range(max(len(links) - len(old), 0), len(links)):
+        if unit.name(links[number]) == ".".join(old[: len(old) - len(links) + 1 + number]):
+            return number
+    return 0
+
+
 def spell(unit: Unit, node: ast.Attribute, name: str, mlu: str) -> tuple[Edit, ...] | None:
     """
     Edits that make a chain with canonical ``name`` read ``mlu``; () if nothing changes, None if it cannot be spelled.
@@ -122,12 +135,13 @@ def spell(unit: Unit, node: ast.Attribute, name: str, mlu: str) -> tuple[Edit, .
     links = chain(node)
     depth = len(links) - 1
     old = name.split(".")
-    heads = [mapped(".".join(old[: len(old) - depth + i]), release) for i in range(depth + 1)]
-    if depth >= len(old):
+    first = _own_links(unit, links, old)
+    if depth - first >= len(old):
         return None
+    heads = [mapped(".".join(old[: max(len(old) - depth + i, 0)]), release) for i in range(depth + 1)]
     heads[-1] = mlu
     edits: list[Edit] = []
-    for number in range(1, depth + 1):
+    for number in range(first + 1, depth + 1):
         link = links[number]
         assert isinstance(link, ast.Attribute)
         before, _, leaf = heads[number].rpartition(".")
@@ -139,7 +153,7 @@ def spell(unit: Unit, node: ast.Attribute, name: str, mlu: str) -> tuple[Edit, .
     else:
         return tuple(edits)
     # The names part company: replace the tail after the deepest link that is still a prefix of the result.
-    for number in range(depth - 1, -1, -1):
+    for number in range(depth - 1, first - 1, -1):
         if mlu.startswith(heads[number] + "."):
             start = unit.end(links[number])
             if b"#" in unit.data[start : unit.end(node)]:
