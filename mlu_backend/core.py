@@ -23,7 +23,7 @@ pools       begin_pool(card, a, b), end_pool(card, a, b), release_pool(card, a, 
 profile     set_profile(narrow_float64, round_tf32, bfloat16, narrow_int64, check_overflow),
             set_tf32(convolution, matmul, custom), force_tf32_matmul(on), set_int64_casts(families);
             profiles.py and refused.py call them
-operators   set_card_operators(families), set_fallback_allowed(on)
+operators   set_card_operators(families), set_fallback_allowed(on), set_limits(on) (of kernels, csrc/refusals.cpp)
 recording   stats(tensor), see ``stats`` below
 random      default_generator(card) -> torch.Generator, set_capturing(on), capturing()
 

@@ -55,10 +55,16 @@ INT64_CASTS = Rule(
     "torch_mlu/csrc/aten/utils/cnnl_util.cpp:110-141; the operators: casts in tables/operators.json",
 )
 
+KERNEL_LIMITS = Rule(
+    "kernel-limits",
+    "operators refuse arguments their kernels do not take (refused.KERNEL_LIMITS lists them)",
+    "torch_mlu/csrc/aten/operators/cnnl/pooling.cpp:671, 1022 and the files refused.KERNEL_LIMITS names",
+)
+
 RULES: dict[str, tuple[Rule, ...]] = {
     "exact": (),
-    "mlu370": (NARROW_FLOAT64, TF32_CONVOLUTION, TF32_MATMUL, NO_BFLOAT16, INT64_CASTS),
-    "mlu590": (NARROW_FLOAT64, TF32_CONVOLUTION, TF32_MATMUL, INT64_CASTS),
+    "mlu370": (NARROW_FLOAT64, TF32_CONVOLUTION, TF32_MATMUL, NO_BFLOAT16, INT64_CASTS, KERNEL_LIMITS),
+    "mlu590": (NARROW_FLOAT64, TF32_CONVOLUTION, TF32_MATMUL, INT64_CASTS, KERNEL_LIMITS),
 }
 
 NOT_MODELLED = (
@@ -70,7 +76,7 @@ NOT_MODELLED = (
     "the error a card without bfloat16 gives: type RuntimeError and the start 'CNNL error: ' are from the sources, the "
     "rest of the text is ours",
     "torch.backends.mlu.custom.allow_tf32: which kernels it reaches is not in the sources",
-    "limits of sizes and dimensions of single kernels; --support prints the official ones",
+    "limits of kernels other than those of refused.KERNEL_LIMITS (refused.LIMITS_NOT_MODELLED); --support prints them",
 )
 
 
@@ -96,6 +102,7 @@ def apply(extension: Any, name: str, int64_casts: list[str]) -> None:
     rules = RULES[name]
     extension.set_int64_casts(int64_casts)
     extension.force_tf32_matmul(_forced())
+    extension.set_limits(KERNEL_LIMITS in rules)
     extension.set_profile(
         NARROW_FLOAT64 in rules,
         TF32_CONVOLUTION in rules,

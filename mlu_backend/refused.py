@@ -96,6 +96,86 @@ REFUSALS = (
     ),
 )
 
+_CNNL = "torch_mlu/csrc/aten/operators/cnnl/"
+# Refused on the profiles mlu370 and mlu590; `exact` computes what the CPU does. All are RuntimeErrors of
+# csrc/refusals.cpp.
+KERNEL_LIMITS = tuple(
+    Refusal(when, f"RuntimeError: {text}", "csrc/refusals.cpp", _CNNL + source)
+    for when, text, source in (
+        (
+            "avg_pool2d and avg_pool3d with divisor_override",
+            "divisor_override is not supported",
+            "pooling.cpp:671, 744, 830, 918",
+        ),
+        (
+            "max_pool2d with a window of 65535 elements or more",
+            "max_pool2d: The kernel size should be smaller than 65535",
+            "pooling.cpp:1022, 1127",
+        ),
+        (
+            "max_pool3d with a window of 1535 elements or more",
+            "max_pool3d: The kernel size should be smaller than 1535",
+            "pooling.cpp",
+        ),
+        (
+            "scatter with reduce='multiply', scatter_reduce with 'prod' or 'mean'",
+            "MLU scatter reduce of",
+            "scatter.cpp",
+        ),
+        ("grid_sample in bicubic mode", "interpolation_mode only support bilinear or nearest.", "grid_sampler.cpp"),
+        (
+            "grid_sample, bilinear, padded with the border",
+            "bilinear only support zeros or reflection padding.",
+            "grid_sampler.cpp",
+        ),
+        ("grid_sample, nearest, not padded with zeros", "nearest only support zeros padding.", "grid_sampler.cpp"),
+        (
+            "grid_sample of volumes, not bilinear and zeros",
+            "grid sampler 3d only support bilinear mode and zeros padding.",
+            "grid_sampler.cpp:64",
+        ),
+        (
+            "singular values without vectors (svdvals, matrix norms 2, -2 and nuc, cond)",
+            "torch_mlu svd not support compute_uv's value is false.",
+            "svd.cpp",
+        ),
+        ("svd with a driver", "torch_mlu svd not support driver has value", "svd.cpp"),
+        (
+            "svd of a matrix with 150 rows or columns or more",
+            "The height or width of cnnl svd's input tensor should be less than 150",
+            "svd.cpp",
+        ),
+        (
+            "the gradient of reflection padding with a negative width",
+            "negative padding values are not supported now",
+            "reflection_pad_backward.cpp",
+        ),
+        (
+            "unique along a dimension in float16",
+            "MLU unique does not support dim and half combinations.",
+            "unique.cpp:128",
+        ),
+    )
+)
+
+# Official limits (api_support_lists/torch_api.yaml) that the emulator does not have, and why.
+LIMITS_NOT_MODELLED = (
+    "max_pool: indices local to the window, int16 for float16: the kernels' layout is not in the sources; dilation 1 "
+    "only: no check in the sources, so what a card does is not known",
+    "round(decimals=), topk(sorted=False), rrelu in training, correction other than 0 or 1 of var and std, norms with "
+    "inf and -inf, stft with pad_mode replicate or onesided=False: listed as unsupported, no check in the sources",
+    "Embedding and EmbeddingBag with sparse gradients, EmbeddingBag with max_norm, per_sample_weights, mean or max in "
+    "the gradient: sparse ones have no check in the sources; the checks of EmbeddingBag are not taken over",
+    "no gradient of fft.ifft, irfft and rfft and of linalg.qr: how a card refuses is not in the sources",
+    "sparse.mm and sparse.addmm in other dtypes than float32; fft with out=: no check in the sources",
+    "interpolate with antialias=True: has no kernel, so it warns and runs on the CPU, as on a card",
+    "scaled_dot_product_attention: NaN for a fully masked row, head size over 256, no gradient of the mask",
+    "1-d NLLLoss with an ignored target gives NaN on a card",
+    "linalg.inv of a singular matrix is not noticed by a card",
+    "hardtanh with min_val above max_val; _foreach_lerp, fused Adam, rrelu and RNN dropout inside a captured graph",
+    "no generator on mlu for DataLoader, samplers and random_split: they fail in torch itself",
+)
+
 # Operators torch 2.13 has and torch 2.4, which the table speaks of, had not, or ran in other pieces: about these the
 # table says nothing, so nothing is said of them.
 UNKNOWN_TO_TABLE = frozenset(

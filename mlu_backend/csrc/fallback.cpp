@@ -11,6 +11,7 @@
 #include "generator.h"
 #include "operator_facts.h"
 #include "profile.h"
+#include "refusals.h"
 
 namespace mlu {
 namespace {
@@ -89,6 +90,9 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
   const auto& facts = facts_of(op);
   const size_t count = facts.arguments;
   const size_t first = stack->size() - count;
+  if (C10_UNLIKELY(facts.limit != nullptr) && limits_on()) {
+    facts.limit(Arguments(op.schema(), stack->data() + first));
+  }
 
   Scan scan;
   bool has_cpu = false;

@@ -11,6 +11,7 @@
 #include "fallback.h"
 #include "generator.h"
 #include "hooks.h"
+#include "refusals.h"
 #include "pluggable.h"
 #include "profile.h"
 #include "stats.h"
@@ -238,6 +239,7 @@ PYBIND11_MODULE(_mlu_core, m) {
   m.def("force_tf32_matmul", &force_tf32_matmul);
   m.def("set_int64_casts", &set_int64_casts);
   m.def("stats", [](py::handle tensor) { return stats_dict(tensor); });
+  m.def("set_limits", &set_limits);
   m.def("set_card_operators", &set_card_operators);
   m.def("set_fallback_allowed", &set_fallback_allowed);
 }

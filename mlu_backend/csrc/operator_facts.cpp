@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "refusals.h"
+
 namespace mlu {
 namespace {
 
@@ -159,6 +161,7 @@ std::unique_ptr<OperatorFacts> read(const c10::OperatorHandle& op) {
       }
     }
   }
+  facts->limit = limit_of(name);
   return facts;
 }
 

@@ -9,6 +9,9 @@
 
 namespace mlu {
 
+class Arguments;
+using Limit = void (*)(const Arguments&);
+
 struct OperatorFacts {
   std::string name;  // aten::add.Tensor
   size_t arguments = 0;
@@ -23,6 +26,7 @@ struct OperatorFacts {
   bool view = false;                 // a result aliases an argument that is not written
   bool moves = false;                // moves or describes data and computes nothing
   std::vector<int> returned;         // for each result the argument it is, or -1
+  Limit limit = nullptr;             // refuses what the card's kernel refuses (refusals.h)
 
   bool writes(size_t i) const { return written >> i & 1; }
   bool takes_any_device(size_t i) const { return any_device >> i & 1; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,3 +172,81 @@ def test_the_exact_profile_computes_as_the_cpu_does(card: Any) -> None:
     value = torch.rand(50, 50, dtype=torch.float64)
     assert (value.mlu() @ value.mlu()).cpu().equal(value @ value)
     assert torch.maximum(torch.tensor([2**40], device="mlu"), torch.tensor([1], device="mlu")).tolist() == [2**40]
+
+
+SQUARE = (1, 1, 4, 4)
+
+
+def grid(dims: int) -> torch.Tensor:
+    return torch.zeros(1, *[2] * dims, dims).mlu()
+
+
+def sampled(dims: int, mode: str, padding: str) -> torch.Tensor:
+    data = torch.ones(1, 1, *[4] * dims).mlu()
+    return torch.nn.functional.grid_sample(data, grid(dims), mode, padding, align_corners=False)
+
+
+def reflected_gradient(left: int) -> None:
+    data = torch.ones(1, 2, 5).mlu().requires_grad_()
+    torch.nn.functional.pad(data, (left, 1), mode="reflect").sum().backward()
+
+
+LIMITED: list[tuple[Callable[[], object], str]] = [
+    (
+        lambda: torch.nn.functional.avg_pool2d(torch.ones(SQUARE).mlu(), 2, divisor_override=3),
+        "divisor_override is not",
+    ),
+    (lambda: torch.nn.functional.max_pool3d(torch.ones(1, 12, 12, 12).mlu(), 12), "max_pool3d: The kernel size should"),
+    (lambda: torch.nn.functional.max_pool2d(torch.ones(1, 256, 256).mlu(), 256), "max_pool2d: The kernel size should"),
+    (lambda: torch.ones(3).mlu().scatter(0, torch.tensor([1]).mlu(), 2.0, reduce="multiply"), "reduce of prod is not"),
+    (
+        lambda: torch.ones(3).mlu().scatter_reduce(0, torch.tensor([1]).mlu(), torch.ones(1).mlu(), "mean"),
+        "MLU scatter reduce of mean is not supported",
+    ),
+    (lambda: sampled(2, "bicubic", "zeros"), "interpolation_mode only support bilinear or nearest"),
+    (lambda: sampled(2, "bilinear", "border"), "bilinear only support zeros or reflection padding"),
+    (lambda: sampled(2, "nearest", "border"), "nearest only support zeros padding"),
+    (lambda: sampled(3, "nearest", "zeros"), "grid sampler 3d only support bilinear mode and zeros padding"),
+    (lambda: torch.linalg.svdvals(torch.eye(3).mlu()), "svd not support compute_uv's value is false"),
+    (lambda: torch.linalg.svd(torch.ones(150, 2).mlu()), "should be less than 150"),
+    (lambda: reflected_gradient(-1), "negative padding values are not supported now"),
+    (lambda: torch.ones(2, 2).half().mlu().unique(dim=0), "MLU unique does not support dim and half combinations"),
+]
+
+WITHIN: list[Callable[[], object]] = [
+    lambda: torch.nn.functional.avg_pool2d(torch.ones(SQUARE).mlu(), 2),
+    lambda: torch.nn.functional.max_pool3d(torch.ones(1, 11, 11, 11).mlu(), 11),
+    lambda: torch.ones(3).mlu().scatter(0, torch.tensor([1]).mlu(), 2.0, reduce="add"),
+    lambda: torch.ones(3).mlu().scatter(0, torch.tensor([1]).mlu(), 2.0),
+    lambda: torch.ones(3).mlu().scatter_reduce(0, torch.tensor([1]).mlu(), torch.ones(1).mlu(), "amax"),
+    lambda: sampled(2, "bilinear", "reflection"),
+    lambda: sampled(3, "bilinear", "zeros"),
+    lambda: torch.linalg.svd(torch.eye(3).mlu()),
+    lambda: reflected_gradient(1),
+    lambda: torch.ones(2, 2).mlu().unique(dim=0),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LIMITED)))
+def test_arguments_a_kernel_of_the_card_does_not_take_are_refused(profile: str, number: int) -> None:
+    call, text = LIMITED[number]
+    with pytest.raises(RuntimeError, match=text):
+        call()
+
+
+def test_arguments_within_the_limits_of_kernels_are_taken(profile: str) -> None:
+    for call in WITHIN:
+        call()
+
+
+def test_the_exact_profile_computes_beyond_the_limits_of_kernels(card: Any) -> None:
+    for call, _ in LIMITED:
+        call()
+
+
+def test_every_limit_is_in_the_source_it_names_and_the_others_are_listed() -> None:
+    source = Path(refused.__file__).with_name("csrc").joinpath("refusals.cpp").read_text(encoding="utf-8")
+    for limit in refused.KERNEL_LIMITS:
+        assert limit.raised_in == "csrc/refusals.cpp" and ".cpp" in limit.source
+        assert limit.error.removeprefix("RuntimeError: ") in source, limit
+    assert len(refused.LIMITS_NOT_MODELLED) >= 8
