@@ -58,7 +58,10 @@ class TorchName(Rule):
             given = {"cuda": node.attr, "mlu": new, "note": "", "source": ""}
             yield self.found(unit, unit.attr_span(node), "renamed", unit.rename_attr(node, new), **given)  # type: ignore[arg-type]
             return
-        if name is None or not name.startswith("torch.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
+        if name is None:
+            yield from self._either(node, unit)
+            return
+        if not name.startswith("torch.") or (isinstance(parent, ast.Attribute) and unit.name(parent)):
             return
         release = unit.settings.torch_mlu
         found = target(name, release)
@@ -84,6 +87,26 @@ class TorchName(Rule):
                 mlu=row.mlu if row else found.mlu,
                 note=row.note if row else "",
                 source=row.source if row else "",
+            )
+
+    def _either(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        """`mod = torch if plain else torch_xla`, then `mod.cuda.is_available()`: torch's name is one of several."""
+        names = [n for n in unit.names.all_of(node) if n.startswith("torch.cuda.")]
+        links = chain(node)
+        if len(names) != 1 or is_kept(unit, node) or not any(getattr(link, "attr", "") == "cuda" for link in links):
+            return
+        found = target(names[0], unit.settings.torch_mlu)
+        edits = spell(unit, node, names[0], found.mlu) if found is not None and found.mlu is not None else None
+        if edits and found is not None and found.mlu is not None:
+            yield self.found(
+                unit,
+                node,
+                "either",
+                edits,
+                safety=Safety.UNSAFE,
+                severity=Severity.WARNING,
+                cuda=names[0],
+                mlu=found.mlu,
             )
 
 
