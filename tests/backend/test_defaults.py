@@ -104,3 +104,12 @@ def test_a_wrong_window_of_dumps_is_told(value: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("TORCH_MLU_COUNTER_LEVEL", value)
     with pytest.raises(ValueError, match="one of L1, L2, L3"):
         counter._check_gencase()
+
+
+@pytest.mark.parametrize("cards", [[0], [0, 1]])
+def test_data_parallel_is_unsupported_as_on_the_card(cards: list[int]) -> None:
+    """Officially unsupported; torch built without CUDA has none of the collectives in one process that it calls."""
+    layer = torch.nn.DataParallel(torch.nn.Linear(4, 2).mlu(), device_ids=cards)
+    assert layer.device_ids == cards and next(layer.parameters()).device == torch.device("mlu:0")
+    with pytest.raises(AttributeError, match="module 'torch._C' has no attribute '_scatter'"):
+        layer(torch.randn(6, 4, device="mlu"))
