@@ -281,6 +281,12 @@ def _cell(program: Program, fault: str, variant: str, migrated: Path, located: L
     return row
 
 
+HEAD = """# Planted faults, and whether parity catches and locates them
+
+Written by `python benchmarks/parity_faults.py --write`: three programs, nine faults planted one at a time in the migrated
+copy. "Located": the first divergence names the right module, line or setting."""
+
+
 def table(rows: list[dict[str, object]]) -> str:
     """Fault by program, as Markdown."""
     names = list(dict.fromkeys(str(r["program"]) for r in rows))
@@ -307,9 +313,13 @@ def main() -> int:
     parser.add_argument("--only", choices=sorted(COMMANDS))
     parser.add_argument("--fault", choices=sorted(FAULTS))
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", type=Path, help="write the table as a Markdown page")
     args = parser.parse_args()
     rows = run(args.only, args.fault)
-    print(table(rows))
+    text = table(rows)
+    print(text)
+    if args.write:
+        args.write.write_text(f"{HEAD}\n\n{text}\n", encoding="utf-8")
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
     return 0 if all(r["passed"] for r in rows) else 1

@@ -1,11 +1,12 @@
 """
 Models of timm and transformers, random weights: one training step on the CPU and on mlu, compared at module level.
 
-    python benchmarks/parity_models.py [--only NAME] [--json FILE]
+    python benchmarks/parity_models.py [--only NAME ...] [--json FILE]
 
 Says for each model how many tensors were compared, how many were equal bit for bit, and whether parity calls it a
 match. A mismatch here is a false alarm or a fault of the emulated device: nothing was migrated. Needs timm and
-transformers.
+transformers; where one of them cannot be imported, its models are named as not run, the others are, and the exit
+status is 2.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -26,6 +28,21 @@ TIMM = (
     "swin_tiny_patch4_window7_224",
 )
 TRANSFORMERS = ("bert", "gpt2", "llama", "t5", "vit", "distilbert")
+
+
+def library_of(name: str) -> str:
+    """The package a model comes from."""
+    return "timm" if name in TIMM else "transformers"
+
+
+def missing(libraries: set[str]) -> dict[str, str]:
+    """Those that cannot be imported, each with the last line of the reason."""
+    found = {}
+    for library in sorted(libraries):
+        done = subprocess.run([sys.executable, "-c", f"import {library}"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            found[library] = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    return found
 
 
 def build(name: str) -> tuple[object, dict[str, object]]:
@@ -110,7 +127,7 @@ def one_step(name: str, device: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only")
+    parser.add_argument("--only", choices=(*TIMM, *TRANSFORMERS), action="append")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--step", nargs=2, metavar=("NAME", "DEVICE"), help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -123,9 +140,16 @@ def main() -> int:
     from mlu_backend.parity.options import Options
     from mlu_backend.parity.record import record
 
+    wanted = [n for n in (*TIMM, *TRANSFORMERS) if not args.only or n in args.only]
+    absent = missing({library_of(name) for name in wanted})
+    for library, reason in absent.items():
+        print(f"{library} cannot be imported, its models are not run: {reason}", file=sys.stderr)
     rows = []
+    print(
+        "| model | verdict | tensors | equal bit for bit | largest mean error | first difference |\n" + "|---" * 6 + "|"
+    )
     with tempfile.TemporaryDirectory(prefix="mlu-parity-models-") as folder:
-        for name in [n for n in (*TIMM, *TRANSFORMERS) if args.only in (None, n)]:
+        for name in [n for n in wanted if library_of(n) not in absent]:
             traces = []
             for device in ("cpu", "mlu"):
                 options = Options(out=f"{folder}/{name}-{device}", root=folder, seed=0)
@@ -156,6 +180,8 @@ def main() -> int:
             )
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    if absent:
+        return 2
     return 0 if rows and all(r["status"] == Status.MATCH.value for r in rows) else 1
 
 
