@@ -138,19 +138,11 @@ class _DeviceGuard:
         return False
 
 
-class device:
+class device(_DeviceGuard):
     """Make a card current for a block; does nothing for a negative number or None."""
 
     def __init__(self, device: Any) -> None:
-        self.idx = _get_device_index(device, optional=True)
-        self.prev_idx = -1
-
-    def __enter__(self) -> None:
-        self.prev_idx = _exchange_device(self.idx)
-
-    def __exit__(self, type: Any, value: Any, traceback: Any) -> bool:
-        self.idx = _maybe_exchange_device(self.prev_idx)
-        return False
+        super().__init__(_get_device_index(device, optional=True))
 
 
 Device = device
