@@ -309,7 +309,8 @@ def test_underscores_inside_words_stay_readable_in_markdown() -> None:
 def test_a_line_put_into_a_notebook_is_shown_as_code_and_not_as_json() -> None:
     from mlu_migrate import nonpython
 
-    cell = '{"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null, "source": ["import torch\\n", "torch.cuda.synchronize()"]}'
+    head = '"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": null'
+    cell = "{" + head + ', "source": ["import torch\\n", "torch.cuda.synchronize()"]}'
     book = '{"nbformat": 4, "nbformat_minor": 4, "metadata": {}, "cells": [' + cell + "]}"
     result = nonpython.migrate(book.encode(), "a.ipynb", Settings())
     (added,) = (f for f in result.findings if f.code == "MLU001")

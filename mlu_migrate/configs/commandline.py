@@ -153,6 +153,8 @@ def _command(doc: Document, command: Command, subject: str | None = None) -> Non
         if not says:
             for match in _DEFAULT.finditer(word.raw):
                 own = name if name is not None and not _says_meaning(match[1]) else match[1]
+                if _OPTION.fullmatch(previous) and _says_meaning(previous) and not _says_meaning(own):
+                    own = previous
                 checks.value(doc, word.start + match.start(3), word.start + match.end(3), own)
             path = words.TOOLKIT_PATH.search(word.raw)
             if path:
@@ -402,7 +404,7 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
             checks.value(doc, start, end, about or None)
         elif about and program in _TESTS and checks.pattern(doc, start, end, about):
             pass
-        elif program == "for" and words.is_device(word.value):
+        elif (program == "for" or program in _TESTS) and words.is_device(word.value):
             checks.value(doc, start, end, None)
         previous = word
 

@@ -90,7 +90,13 @@ def _inner(text: str, node: yaml.ScalarNode) -> tuple[int, int]:
         return start, end
     if node.style in ("|", ">"):
         header = text.find("\n", start, end)
-        return (end, end) if header < 0 else (header + 1, end)
+        if header < 0:
+            return end, end
+        word = text[header + 1 : end].strip()
+        if word and "\n" not in word:
+            start = text.index(word, header + 1)
+            return start, start + len(word)
+        return header + 1, end
     return start, end
 
 
