@@ -256,9 +256,7 @@ def _save_drawing(kind: str, filename: str, snapshot: dict[str, Any] | None) -> 
 
     from ._flame import flame_graph
 
-    drawing = getattr(_memory_viz, kind)(
-        _snapshot() if snapshot is None else snapshot, format_flamegraph=flame_graph
-    )
+    drawing = getattr(_memory_viz, kind)(_snapshot() if snapshot is None else snapshot, format_flamegraph=flame_graph)
     with open(filename, "w", encoding="utf-8") as file:
         file.write(drawing)
 
