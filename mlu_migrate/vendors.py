@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from mlu_migrate import loading
 from mlu_migrate.flow import Proof, Shape
+from mlu_migrate.flow import tables as flow_tables
 from mlu_migrate.sinks import DEVICE, OTHER_DEVICES
 from mlu_migrate.unit import Unit
 
@@ -62,7 +63,7 @@ def _tables(unit: Unit) -> list[Kept]:
             continue
         if any(_is_mlu(k) for k in keys):
             out += [Kept(n, "sibling", id(k)) for k, v in cuda for n in (k, v)]
-        elif unit.flow.table(node, DEVICE).shape is Shape.KEY:
+        elif flow_tables.table(unit.flow, node, DEVICE).shape is Shape.KEY:
             out += [Kept(v, "entry") for _, v in cuda]
     for call in unit.index.nodes[ast.Call]:
         words = {k.arg: k.value for k in call.keywords}
