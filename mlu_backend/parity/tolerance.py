@@ -6,7 +6,7 @@ Operator classes are those of the MLU-OPS accuracy standard (Cambricon/mlu-ops, 
 Standard.md): ``io`` moves data, ``arithmetic`` is add, multiply and the like, ``reduce`` depends on the order of a
 sum, ``activation`` is approximated, ``convolution`` includes matrix products, ``composite`` is any mixture, such as a
 whole module. Ours besides: ``state`` (parameters before the first step), ``parameters`` (after an optimizer step),
-``loss`` (a step of the loss curve), ``random`` (draws from a generator).
+``gradient`` (of an activation or a parameter), ``loss`` (a step of the loss curve), ``random`` (draws of a generator).
 
 A user's ``--tolerance`` file has the same rows in TOML and is looked at first:
 
@@ -32,6 +32,7 @@ CLASSES = (
     "composite",
     "state",
     "parameters",
+    "gradient",
     "loss",
     "random",
 )
@@ -68,6 +69,17 @@ def parameters_limit(steps: int = 10, rate: float = 0.1, flips: int = 2) -> tupl
     return steps * rate * 2 * math.sqrt(error / math.pi), flips * 2 * rate / math.sqrt(3)
 
 
+def gradient_limit(kinks: int = 4) -> tuple[float, float]:
+    """
+    Largest ``mean`` and ``single`` error of a gradient that went back through ``kinks`` functions whose derivative is a
+    step (relu, max pooling, clamp). A share e / pi of the elements lies on the other side of the step, as in
+    ``parameters_limit``, and each is wrong by its whole size: sqrt(e / pi) for one step, steps independent. A single
+    element is up to four times the root mean square of its tensor.
+    """
+    mean = math.sqrt(kinks * gradient_error() / math.pi)
+    return mean, 4 * mean
+
+
 class ToleranceError(Exception):
     """A tolerance file that cannot be used; the text names file and row."""
 
@@ -100,6 +112,7 @@ _TF32 = (
 )
 _CURVE = "vendors' training guides ask for a first-step loss within 1 %; the mean is DIFF1 of the MLU-OPS standard"
 _SIGN = "calculated, see parameters_limit: Adam's update is lr * sign(gradient) where gradients round across zero"
+_KINK = "calculated, see gradient_limit: the derivative of relu is a step, and inputs round across it"
 _COPY = "a copy has no error"
 
 TABLE: tuple[Limit, ...] = (
@@ -122,6 +135,7 @@ TABLE: tuple[Limit, ...] = (
     ),
     Limit("hardware", "convolution", "float32", 1e-3, 1e-2, _TF32),
     Limit("hardware", "parameters", ANY, *parameters_limit(), _SIGN),
+    Limit("hardware", "gradient", ANY, *gradient_limit(), _KINK),
     Limit("hardware", "loss", ANY, 3e-3, 1e-2, _CURVE),
     Limit(
         "hardware",

@@ -24,6 +24,7 @@ class Training(Measuring):
         self._scale: float | None = None
         self._states: set[str] = set()
         self._began = False
+        self._stepped: set[int] = set()
 
     def _begin(self) -> None:
         if not self._began:
@@ -90,7 +91,9 @@ class Training(Measuring):
         done = False
         with self._quiet():
             number = self._number(optimizer)
-            if self.step == 0 or (self.options.every and (self.step + 1) % self.options.every == 0):
+            first = number not in self._stepped  # a second optimizer steps after the first one has counted the step
+            self._stepped.add(number)
+            if first or (self.options.every and (self.step + 1) % self.options.every == 0):
                 items = [[n, self.stat(p, fresh=True)] for n, p in self._parameter_names(optimizer, number)]
                 self.writer.event(k="parameters", step=self.step, opt=number, items=items)
             self.writer.event(

@@ -174,7 +174,8 @@ class _Judge:
             error = _error(x, y)
             mean, single = max(mean, error.mean), max(single, error.single)
         step, drift = self._parameters
-        inherited = drift * max(1, a.step - step) if a.step > step or a.kind != "call" else 0.0
+        # One update made the drift; there was at most one more in each step since, and one in the step itself.
+        inherited = drift * (1 + max(0, a.step - step))
         return Error(max(mean, inherited), max(single, inherited))
 
     def _tensor(self, a: Point, b: Point, name: str, incoming: Error, base: dict[str, Any]) -> None:
@@ -382,6 +383,8 @@ def _outermost(inner: Difference, differences: list[Difference]) -> Difference |
 def _class(point: Point) -> str:
     if point.kind in ("state", "loss", "parameters"):
         return point.kind
+    if point.kind in ("grad", "grads", "autograd"):
+        return "gradient"
     if point.kind == "call":
         return tolerance.class_of_module(point.type)
     if point.kind == "op":

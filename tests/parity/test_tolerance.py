@@ -22,6 +22,7 @@ PINNED = [
     ("hardware", "arithmetic", "float32", 2e-6, 2e-5),
     ("hardware", "convolution", "float32", 1e-3, 1e-2),
     ("hardware", "parameters", "*", 0.053586, 0.230940),
+    ("hardware", "gradient", "*", 0.053586, 0.214346),
     ("hardware", "loss", "*", 3e-3, 1e-2),
     ("hardware", "*", "float64", 3e-3, 1e-2),
     ("hardware", "*", "bfloat16", 4e-3, 3.2e-2),
