@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from mlu_migrate.scopes import Binding, Index, Scope
 
 UNKNOWN = "?"
+_NOTHING = frozenset((UNKNOWN,))
+_TORCH = frozenset(("torch",))
 _LIMIT = 12  # aliases of aliases; deeper chains are treated as unknown
 
 
@@ -32,6 +34,7 @@ class Names:
         self.is_package = is_package
         self.exports = exports or {}
         self.stars = stars or {}
+        self._holding: frozenset[str] | None = None
         self._cache: dict[ast.AST, frozenset[str]] = {}
         self._star_modules = [n for scope in index.scopes.values() for n in scope.stars]
 
@@ -60,6 +63,11 @@ class Names:
             current = current.value
         if isinstance(current, ast.Name):
             roots = self._name(current, depth)
+            if parts and parts[-1] in self._holding_torch() and (roots == _NOTHING or self._is_own_class(current.id)):
+                parts.pop()
+                roots = frozenset(("torch",))
+        elif isinstance(current, ast.Subscript):
+            roots = self._module_of_text(current, depth)
         elif isinstance(current, ast.IfExp) and not parts:
             roots = self.all_of(current.body, depth + 1) | self.all_of(current.orelse, depth + 1)
         elif isinstance(current, ast.Call):
@@ -70,6 +78,43 @@ class Names:
         result = frozenset(self._export(f"{r}.{suffix}" if suffix and r != UNKNOWN else r) for r in roots)
         self._cache[node] = result
         return result
+
+    def _holding_torch(self) -> frozenset[str]:
+        """Attributes given the module torch and nothing else: `self.th = torch`, or imported by a class body."""
+        if self._holding is None:
+            self._holding = frozenset()  # what a question asked on the way sees
+            classes = [scope for scope in self.index.scopes.values() if scope.is_class]
+            found = {
+                name
+                for scope in classes
+                for name, bindings in scope.bindings.items()
+                if all(self.meaning(binding) == _TORCH for binding in bindings)
+            }
+            given: set[ast.Attribute] = set()
+            for node in self.index.nodes[ast.Assign]:
+                target = node.targets[0]
+                if isinstance(target, ast.Attribute) and isinstance(node.value, ast.Name) and len(node.targets) == 1:
+                    if isinstance(target.value, ast.Name) and self.all_of(node.value) == _TORCH:
+                        given.add(target)
+            found |= {node.attr for node in given}
+            self._holding = frozenset(name for name in found if self._only_in(name, given, classes))
+        return self._holding
+
+    def _is_own_class(self, name: str) -> bool:
+        bindings = self.index.module.bindings.get(name, ())
+        return bool(bindings) and all(binding.kind == "class" for binding in bindings)
+
+    def _only_in(self, name: str, given: set[ast.Attribute], classes: list[Scope]) -> bool:
+        stored = [n for n in self.index.attributes.get(name, ()) if not isinstance(n.ctx, ast.Load)]
+        bound = [b for scope in classes for b in scope.bindings.get(name, ())]
+        return all(node in given for node in stored) and all(self.meaning(b) == _TORCH for b in bound)
+
+    def _module_of_text(self, node: ast.Subscript, depth: int) -> frozenset[str]:
+        """`sys.modules["torch"]`."""
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            if self.all_of(node.value, depth + 1) == frozenset(("sys.modules",)):
+                return frozenset((node.slice.value,))
+        return _NOTHING
 
     def _dynamic(self, node: ast.Call, depth: int) -> frozenset[str]:
         """`getattr(torch, "cuda")` and `importlib.import_module("torch.cuda")` with plain texts."""

@@ -20,6 +20,12 @@ _EVALUATED = frozenset(("eval", "exec", "compile"))
 _TEXT_TAKERS = frozenset(
     ("patch", "setattr", "delattr", "setitem", "delitem", "multiple", "import_module", "importorskip")
 )
+# Functions that hardly anything but torch.cuda has.
+_FUNCTIONS = frozenset(
+    "is_available device_count synchronize empty_cache current_device set_device manual_seed manual_seed_all "
+    "memory_allocated max_memory_allocated memory_reserved reset_peak_memory_stats get_device_name "
+    "get_device_properties get_device_capability mem_get_info current_stream".split()
+)
 _TIMED = frozenset(("timeit.timeit", "timeit.repeat", "timeit.Timer", "torch.utils.benchmark.Timer"))
 
 
@@ -96,6 +102,26 @@ class DynamicAccess(Rule):
             owner = node.value.args[0]
         if owner is not None:
             yield from self._decided(unit, node.slice, dynamic.member(unit, owner, text), reads=True)
+
+    def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
+        """`libs["t"].cuda.synchronize()`: a function of torch.cuda, and what it is asked of cannot be followed."""
+        owner = node.value
+        if node.attr not in _FUNCTIONS or not isinstance(owner, ast.Attribute) or owner.attr != "cuda":
+            return
+        if isinstance(owner.value, ast.Name) and owner.value.id in ("self", "cls"):  # an object of their own
+            return
+        unknown = unit.names.all_of(owner.value) == frozenset(("?",))
+        if unknown and b"torch" in unit.data and not is_kept(unit, node):
+            yield self.found(
+                unit,
+                node,
+                "unfollowed",
+                severity=Severity.WARNING,
+                safety=Safety.MANUAL,
+                confidence=Confidence.LOW,
+                text=unit.text(node),
+                function=node.attr,
+            )
 
     def visit_Compare(self, node: ast.Compare, unit: Unit) -> Iterator[Finding]:
         """`"torch.cuda" in sys.modules`."""

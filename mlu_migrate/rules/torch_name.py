@@ -67,7 +67,8 @@ class TorchName(Rule):
         found = target(name, release)
         if found is None or found.mlu is None or is_kept(unit, node):
             return
-        if name.startswith("torch.mlu") or _callable_root(node):
+        root = chain(node)[0]
+        if name.startswith("torch.mlu") or not (isinstance(root, ast.Name) or unit.name(root) == "torch"):
             return
         edits = spell(unit, node, name, found.mlu)
         if edits is None:
@@ -129,7 +130,3 @@ def _worth_telling(unit: Unit, node: ast.Attribute, name: str) -> bool:
         return False
     told.add(name)
     return True
-
-
-def _callable_root(node: ast.Attribute) -> bool:
-    return not isinstance(chain(node)[0], ast.Name)
