@@ -38,6 +38,9 @@ REFUSED = {
 }
 """What a card cannot do, so that the migrated program does something else there: parity says what."""
 
+WITHOUT_LOSS = {"llm_inference"}
+"""Programs that make no backward pass."""
+
 BEYOND = {("gan", "mlu370"), ("gan", "mlu590")}
 """Known gaps. Two networks that train against each other multiply rounding: from the third step on, single calls are
 beyond the limit of a call while the losses stay within theirs (measured: 7.4e-3, admitted 7.2e-3)."""
@@ -106,23 +109,23 @@ def says(found: Verdict) -> str:
     )
 
 
-def check(found: Verdict) -> None:
+def check(name: str, found: Verdict) -> None:
     """A match that compared something and whose edits ran."""
     assert found.status is Status.MATCH, says(found)
-    assert found.compared > 20 and found.losses, found
+    assert found.compared > 20 and bool(found.losses) is (name not in WITHOUT_LOSS), found
     assert found.coverage and found.coverage["exercised"] > 0, found.coverage
 
 
 @pytest.mark.parametrize("name", [name for name, facts in FACTS.items() if facts["quick"]])
 def test_a_migrated_program_matches_its_original(compare: Compare, name: str) -> None:
-    check(compare(name))
+    check(name, compare(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("name", FACTS)
 def test_no_seed_gives_a_false_alarm(compare: Compare, name: str, seed: int) -> None:
-    check(compare(name, seed))
+    check(name, compare(name, seed))
 
 
 @pytest.mark.slow
@@ -137,4 +140,4 @@ def test_the_drift_on_a_card_stays_within_the_stated_limits(compare: Compare, na
         assert {d.category for d in found.differences} == {Category.NUMBERS}, says(found)
         assert not [d for d in found.differences if d.kind == "curve" or d.step < 2], says(found)
     else:
-        check(found)
+        check(name, found)
