@@ -169,7 +169,7 @@ class Program:
     """One migrated program and its reference traces, each recorded once."""
 
     def __init__(self, name: str, work: Path) -> None:
-        from mlu_migrate import parity, pipeline
+        from mlu_migrate import editmap, parity, pipeline
         from mlu_migrate.settings import Options, Settings
 
         self.name, self.work = name, work
@@ -177,7 +177,7 @@ class Program:
         work.mkdir(parents=True)
         self.migrated = parity._copy(PROGRAMS / name, migrated, work)
         self.edits = work / "edits.json"
-        self.edits.write_text(json.dumps(parity.edit_map(migrated.result, self.migrated)), encoding="utf-8")
+        self.edits.write_text(json.dumps(editmap.edit_map(migrated.result, self.migrated)), encoding="utf-8")
         self._references: dict[str, Path] = {}
 
     def plan(self, variant: str, migrated: Path, work: Path) -> session.Plan:

@@ -21,7 +21,6 @@ from mlu_migrate.settings import Options, Settings, is_project, project_root
 
 LARGEST = 100 * 1024 * 1024  # bytes; a larger file is data, whatever its name
 FACT_FILES = 50_000  # Python files of a project that are scanned for facts; beyond that only those of the run
-FACT_SECONDS = 600.0
 
 Talk = Callable[[str], None]
 Progress = Callable[[int, int], None]
@@ -289,66 +288,16 @@ def _read(path: Path) -> bytes | str:
 
 def _learn(work: _Work, jobs: Sequence[Job], whole: Sequence[Path]) -> None:
     """
-    Facts of each project the run touches; what a file says is looked at again only when the file has changed. Roots and
-    files are absolute here.
+    Facts of each project the run touches. Roots and files are absolute here.
 
     ``jobs`` are those whose files could be read; ``whole`` are the folders of which they are all there is.
     """
-    from mlu_migrate import project
+    from mlu_migrate import learning
 
     for root in work.roots:
-        known = _known_facts(work, root)
-        present: dict[str, Row] = {}
-        for path in _fact_files(work, root, jobs, root.resolve() in whole):
-            try:
-                status = os.stat(path)
-                rel = path.relative_to(root).as_posix()
-            except (OSError, ValueError):
-                continue
-            present[rel] = (status.st_size, status.st_mtime_ns, None)
-        stale = [rel for rel, row in present.items() if known.get(rel, _NO_ROW)[:2] != row[:2]]
-        looked: dict[str, Any] = {}
-        if stale:
-            size = sum(present[rel][0] for rel in stale)
-            scanned = next(iter(pool.run(_scan, None, [(root, stale)], [size], jobs=1, seconds=FACT_SECONDS)))
-            if scanned.value is None:
-                work.talk(f"{root}: nothing is known of the project as a whole: {scanned.reason}")
-                work.facts.append(None)
-                work.facts_key.append("")
-                continue
-            looked = cache.decode(scanned.value, _fact_types())
-        rows = {
-            rel: (size, stamp, looked[rel] if rel in looked else known[rel][2])
-            for rel, (size, stamp, _) in present.items()
-            if rel in looked or rel not in stale
-        }
-        if work.store and rows != known:
-            work.store.put(_facts_name(root), cache.encode(rows))
-        files = {rel: row[2] for rel, row in rows.items()}
-        work.facts.append(project.join(files))
-        work.facts_key.append(cache.key(cache.encode({rel: facts for rel, facts in files.items() if facts})))
-
-
-Row = tuple[int, int, Any]  # bytes and time of change in ns of a file, what it says
-_NO_ROW: Row = (-1, -1, None)
-
-
-def _facts_name(root: Path) -> str:
-    return cache.key("facts", cache.tool_fingerprint(), str(root))
-
-
-def _known_facts(work: _Work, root: Path) -> dict[str, Row]:
-    body = work.store.get(_facts_name(root)) if work.store else None
-    try:
-        return dict(cache.decode(body, _fact_types())) if body is not None else {}
-    except ValueError:
-        return {}
-
-
-def _fact_types() -> tuple[type, ...]:
-    from mlu_migrate.filefacts import FileFacts
-
-    return (FileFacts,)
+        facts, key = learning.learn(root, _fact_files(work, root, jobs, root.resolve() in whole), work.store, work.talk)
+        work.facts.append(facts)
+        work.facts_key.append(key)
 
 
 def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> list[Path]:
@@ -367,13 +316,6 @@ def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> li
         return own
     places = {item.path for item in around}
     return [item.path for item in around] + [path for path in own if path not in places]
-
-
-def _scan(context: object, item: tuple[Path, list[str]]) -> bytes:
-    from mlu_migrate import project
-
-    root, files = item
-    return cache.encode(project.look_at(root, files))
 
 
 def _migrate(

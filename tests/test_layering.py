@@ -14,7 +14,8 @@ REWRITER = Path(mlu_migrate.__file__).parent
 BACKEND = Path(mlu_backend.__file__).parent
 CORE = "engine rule edits suppress model names scopes flow project apimap settings source guard unit strings".split()
 OUTER = (
-    "cli cliopts commands output outcome report pipeline walk copying review parity explain baseline pool cache gitinfo"
+    "cli cliopts commands output outcome report pipeline learning walk copying review parity editmap explain baseline "
+    "pool cache gitinfo"
 )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import cache, evidence, gitinfo, pipeline, project
+from mlu_migrate import cache, evidence, gitinfo, learning, pipeline, project
 from mlu_migrate.model import FileStatus
 from mlu_migrate.settings import Options, Settings
 
@@ -87,7 +87,7 @@ def test_facts_that_cannot_be_had_are_told_and_the_run_goes_on(project: Path, mo
     def broken(context: object, item: object) -> bytes:
         raise MemoryError
 
-    monkeypatch.setattr(pipeline, "_scan", broken)
+    monkeypatch.setattr(learning, "_scan", broken)
     said: list[str] = []
     result = pipeline.run(pipeline.targets_of([project]), Settings(), Options(cache=False), talk=said.append).result
     assert any("ran out of memory" in line for line in said)
@@ -106,7 +106,7 @@ def test_facts_can_be_sent_and_stored(project: Path) -> None:
 def looked_at(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """Answers the files that were looked at for facts since it was last asked; workers write them down."""
     log = tmp_path_factory.mktemp("facts") / "log"
-    real = pipeline._scan
+    real = learning._scan
 
     def spy(context: object, item: tuple[Path, list[str]]) -> bytes:
         log.write_text("\n".join(item[1]))
@@ -117,7 +117,7 @@ def looked_at(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
         log.unlink(missing_ok=True)
         return sorted(lines)
 
-    monkeypatch.setattr(pipeline, "_scan", spy)
+    monkeypatch.setattr(learning, "_scan", spy)
     return answer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import command, parity, parity_args, pipeline
+from mlu_migrate import command, editmap, parity, parity_args, pipeline
 from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, RunResult, Safety, Severity
 from mlu_migrate.output import Output
 from mlu_migrate.settings import Options, Settings
@@ -39,7 +39,7 @@ def finding(line: int, before: str, after: str, **changes: object) -> Finding:
 def lines_of(tmp_path: Path, before: str, after: str, *found: Finding) -> list[list[int]]:
     (tmp_path / "a.py").write_text(after)
     file = FileResult("a.py", FileStatus.CHANGED, source=before.encode(), output=after.encode(), findings=found)
-    rows = parity.edit_map(RunResult((file,)), tmp_path)["files"]["a.py"]
+    rows = editmap.edit_map(RunResult((file,)), tmp_path)["files"]["a.py"]
     return [row["lines"] for row in rows]
 
 
@@ -79,7 +79,7 @@ def test_findings_that_were_not_applied_are_in_the_map_and_advice_is_not(tmp_pat
     guess = finding(1, '"cuda"', '"mlu"', applied=False, safety=Safety.UNSAFE)
     advice = finding(1, "x", "", applied=False, edits=())
     file = FileResult("a.py", FileStatus.UNCHANGED, source=b'd = "cuda"\n', findings=(guess, advice))
-    (row,) = parity.edit_map(RunResult((file,)), tmp_path)["files"]["a.py"]
+    (row,) = editmap.edit_map(RunResult((file,)), tmp_path)["files"]["a.py"]
     assert row["applied"] is False and row["safety"] == "unsafe"
 
 
@@ -88,7 +88,7 @@ def test_every_edit_of_a_real_migration_lies_on_a_line_that_changed(tmp_path: Pa
     for file in run.result.files:
         (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file.path).write_bytes(file.result)
-    files = parity.edit_map(run.result, tmp_path)["files"]
+    files = editmap.edit_map(run.result, tmp_path)["files"]
     assert files
     for name, rows in files.items():
         new = (tmp_path / name).read_text().splitlines()
