@@ -41,9 +41,11 @@ REFUSED = {
 WITHOUT_LOSS = {"llm_inference"}
 """Programs that make no backward pass."""
 
-BEYOND = {("gan", "mlu370"), ("gan", "mlu590")}
-"""Known gaps. Two networks that train against each other multiply rounding: from the third step on, single calls are
-beyond the limit of a call while the losses stay within theirs (measured: 7.4e-3, admitted 7.2e-3)."""
+BEYOND = {"gan": 2, "quantization_aware": 18}
+"""Known gaps on both profiles, and the step before which nothing may differ. Two networks that train against each other
+multiply rounding: from the third step on, single calls are beyond the limit of a call while the losses stay within
+theirs (measured: 7.4e-3, admitted 7.2e-3). Fake quantisation makes a whole level of 256 of a rounding difference: the
+loss of the 19th step differs by 1.2 %, admitted 1 %."""
 
 Compare = Callable[..., Verdict]
 
@@ -135,9 +137,10 @@ def test_the_drift_on_a_card_stays_within_the_stated_limits(compare: Compare, na
     found = compare(name, profile=profile)
     if (name, profile) in REFUSED:
         assert found.status is Status.MISMATCH and REFUSED[name, profile] in says(found), says(found)
-    elif (name, profile) in BEYOND:
+    elif name in BEYOND:
         assert found.status is Status.MISMATCH, "within the limits now: take it off the list"
         assert {d.category for d in found.differences} == {Category.NUMBERS}, says(found)
-        assert not [d for d in found.differences if d.kind == "curve" or d.step < 2], says(found)
+        assert min(d.step for d in found.differences) >= BEYOND[name], says(found)
+        assert name != "gan" or not [d for d in found.differences if d.kind == "curve"], says(found)
     else:
         check(name, found)
