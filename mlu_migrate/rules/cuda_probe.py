@@ -57,11 +57,12 @@ class CudaProbe(Rule):
         """The import tells where the question comes from; each name is told once."""
         if node.level or not node.module or b"mlu_available" in unit.data:
             return
+        asked = [alias for alias in node.names if _QUESTION.fullmatch(alias.name)]
         root = node.module.partition(".")[0]
-        if root == "torch" or _is_own(unit, node.module):
+        if not asked or root == "torch" or _is_own(unit, node.module):  # the last looks through the whole project
             return
-        for alias in node.names:
-            if _QUESTION.fullmatch(alias.name) and not is_kept(unit, alias):
+        for alias in asked:
+            if not is_kept(unit, alias):
                 twin = _TWINS.get(root)
                 kind = "twin" if twin else "asked"
                 yield self.found(unit, alias, kind, function=alias.name, library=root, twin=twin or "")
