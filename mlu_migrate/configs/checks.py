@@ -6,6 +6,7 @@ edits of the MLU60x findings are chosen.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from mlu_migrate import apimap
 from mlu_migrate.configs import launched
@@ -20,6 +21,31 @@ _NAMES_OBJECT = frozenset("target class_path class classname class_name callable
 _LONGEST_IMAGE = 500
 _DEFAULT_IMAGE = re.compile(r"\$\{\w+:?-(?P<image>[^${}\s]+)\}")
 _GPU_ID = re.compile(r"(?:GPU|MIG)-", re.IGNORECASE)
+
+
+def _rewritten(
+    doc: Document,
+    code: str,
+    message_id: str,
+    start: int,
+    end: int,
+    *,
+    sure: bool,
+    args: Mapping[str, str],
+    replace: tuple[tuple[int, int, str], ...],
+) -> None:
+    """A word with its edit: safe where it is ``sure`` what the word means, a guess elsewhere."""
+    doc.add(
+        code,
+        message_id,
+        start,
+        end,
+        severity=Severity.INFO if sure else Severity.WARNING,
+        safety=Safety.SAFE if sure else Safety.UNSAFE,
+        confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
+        args=args,
+        replace=replace,
+    )
 
 
 def environment_set(doc: Document, start: int, end: int, value: str | None, *, safe: bool = True) -> None:
@@ -75,17 +101,7 @@ def environment_set(doc: Document, start: int, end: int, value: str | None, *, s
             doc.add("MLU601", "allocator", start, end, severity=Severity.ERROR, args={**args, "keys": unknown})
             return
     doc.renamed[row.mlu] = name
-    doc.add(
-        "MLU601",
-        "renamed",
-        start,
-        end,
-        severity=Severity.INFO if safe else Severity.WARNING,
-        safety=Safety.SAFE if safe else Safety.UNSAFE,
-        confidence=Confidence.HIGH if safe else Confidence.MEDIUM,
-        args=args,
-        replace=((start, end, row.mlu),),
-    )
+    _rewritten(doc, "MLU601", "renamed", start, end, sure=safe, args=args, replace=((start, end, row.mlu),))
 
 
 def environment_read(doc: Document, start: int, end: int) -> None:
@@ -115,14 +131,13 @@ def device(doc: Document, start: int, end: int, key: str | None) -> None:
         return
     sure = doc.sure and key is not None and words.names_device(key)
     spans = tuple((start + m.start(), start + m.start() + 4, "mlu") for m in words.DEVICE.finditer(doc.text[start:end]))
-    doc.add(
+    _rewritten(
+        doc,
         "MLU602",
         "device" if sure else "unknown-key",
         start,
         end,
-        severity=Severity.INFO if sure else Severity.WARNING,
-        safety=Safety.SAFE if sure else Safety.UNSAFE,
-        confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
+        sure=sure,
         args={"key": key or "", "value": doc.text[start:end]},
         replace=spans,
     )
@@ -130,7 +145,7 @@ def device(doc: Document, start: int, end: int, key: str | None) -> None:
 
 def backend(doc: Document, start: int, end: int, key: str | None) -> None:
     """MLU603 for a value that names NCCL, under a key (option, variable) or none."""
-    sure = (
+    sure = bool(
         doc.sure
         and key is not None
         and (words.names_backend(key) or {"dist", "distributed"} & set(words.key_words(key)))
@@ -138,14 +153,13 @@ def backend(doc: Document, start: int, end: int, key: str | None) -> None:
     value = doc.text[start:end]
     spans = [(start + m.start(), start + m.end(), "cncl") for m in re.finditer("nccl", value, re.IGNORECASE)]
     spans += [(start + m.start(), start + m.start() + 4, "mlu") for m in re.finditer(r"cuda(?=:nccl)", value)]
-    doc.add(
+    _rewritten(
+        doc,
         "MLU603",
         "backend" if sure else "unknown-key",
         start,
         end,
-        severity=Severity.INFO if sure else Severity.WARNING,
-        safety=Safety.SAFE if sure else Safety.UNSAFE,
-        confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
+        sure=sure,
         args={"key": key or "", "value": value},
         replace=tuple(spans),
     )
@@ -202,17 +216,7 @@ def torch_name(doc: Document, start: int, end: int, key: str | None) -> bool:
         doc.add("MLU602", "name-left", start, end, severity=Severity.ERROR if row else Severity.WARNING, args=args)
         return True
     sure = doc.sure and key is not None and key.lower().strip("_") in _NAMES_OBJECT
-    doc.add(
-        "MLU602",
-        "name",
-        start,
-        end,
-        severity=Severity.INFO if sure else Severity.WARNING,
-        safety=Safety.SAFE if sure else Safety.UNSAFE,
-        confidence=Confidence.HIGH if sure else Confidence.MEDIUM,
-        args=args,
-        replace=((start, end, row.mlu),),
-    )
+    _rewritten(doc, "MLU602", "name", start, end, sure=sure, args=args, replace=((start, end, row.mlu),))
     return True
 
 
