@@ -12,6 +12,7 @@ on the profiles that compute it so (mlu370, mlu590) and as it is on ``exact``.
 
 from __future__ import annotations
 
+import pickle
 import types
 from datetime import timedelta
 from functools import cache
@@ -20,6 +21,7 @@ from typing import Any
 NAME = "cncl"
 MODULE = "_mlu_cncl"
 _LAZY = ("ProcessGroupCNCL",)
+_TRACE_VERSION = "2.10"  # the recorder whose keys are used
 
 
 def is_cncl_available() -> bool:
@@ -50,14 +52,47 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     return extension().ProcessGroupCNCL(store, rank, size, timeout=timeout, narrow_float64=narrow_float64())
 
 
+def dump_trace() -> bytes:
+    """
+    The last collectives of this process, pickled: ``torch._C._distributed_c10d._dump_cncl_trace``.
+
+    As many as ``TORCH_CNCL_TRACE_BUFFER_SIZE`` said when the group was made, none by default. Layout and keys are
+    those of torch's own flight recorder (torch/csrc/distributed/c10d/FlightRecorder.hpp): ``version``, ``pg_config``,
+    ``pg_status`` and ``entries``; times in nanoseconds, ``duration_ms`` in milliseconds.
+    """
+    from torch.distributed import distributed_c10d
+
+    entries = extension().flight_record()
+    config, status = {}, {}
+    for group, ranks in distributed_c10d._world.pg_group_ranks.items():
+        if not isinstance(group, distributed_c10d.ProcessGroup):
+            continue  # the mark of groups this process is no member of
+        name = group.group_name
+        config[name] = {"name": name, "desc": group.group_desc, "ranks": str(sorted(ranks))}
+    for entry in entries:
+        reached = status.setdefault(
+            str(entry["pg_id"]),
+            dict.fromkeys(("last_enqueued_collective", "last_started_collective", "last_completed_collective"), -1),
+        )
+        number = entry["collective_seq_id"]
+        if not entry["is_p2p"]:
+            reached["last_enqueued_collective"] = reached["last_started_collective"] = number
+            if entry["state"] == "completed":
+                reached["last_completed_collective"] = max(number, reached["last_completed_collective"])
+    trace = {"version": _TRACE_VERSION, "pg_config": config, "pg_status": status, "entries": entries}
+    return pickle.dumps(trace)
+
+
 def register() -> None:
     """Make torch.distributed know ``cncl``; further calls do nothing."""
+    import torch
     import torch.distributed as dist
 
     if not dist.is_available() or hasattr(dist.Backend, "CNCL"):
         return
     dist.Backend.register_backend(NAME, create, devices=["mlu"])
     dist.is_cncl_available = is_cncl_available  # type: ignore[attr-defined]
+    torch._C._distributed_c10d._dump_cncl_trace = dump_trace  # type: ignore[attr-defined]
     _offer_lazily(dist)
 
 

@@ -1,5 +1,6 @@
 // The Python module `_mlu_cncl`: the process group.
 #include <pybind11/chrono.h>
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 #include "cncl_ops.h"
@@ -29,6 +30,49 @@ c10::intrusive_ptr<ProcessGroupCNCL> make(
   return c10::make_intrusive<ProcessGroupCNCL>(gloo, rank, size, std::move(options), narrow_double);
 }
 
+py::list frames(const RecordedCollective& entry) {
+  const auto known = torch::symbolize({entry.where.get()});
+  py::list rows;
+  for (const auto index : known.tracebacks.at(0)) {
+    const auto& frame = known.all_frames.at(index);
+    rows.append(py::dict(
+        py::arg("name") = frame.funcname, py::arg("filename") = frame.filename, py::arg("line") = frame.lineno));
+  }
+  return rows;
+}
+
+// The keys are those of torch's own flight recorder.
+py::list flight_record() {
+  py::list rows;
+  for (const auto& entry : FlightRecord::get().entries()) {
+    py::dict row;
+    row["frames"] = frames(entry);
+    row["record_id"] = entry.id;
+    row["pg_id"] = entry.group;
+    row["process_group"] = entry.group_name;
+    row["collective_seq_id"] = entry.collective;
+    row["p2p_seq_id"] = entry.point_to_point;
+    row["op_id"] = entry.operation;
+    row["profiling_name"] = entry.title;
+    row["time_created_ns"] = entry.started_ns;
+    row["input_sizes"] = entry.inputs.sizes;
+    row["input_dtypes"] = entry.inputs.dtypes;
+    row["output_sizes"] = entry.outputs.sizes;
+    row["output_dtypes"] = entry.outputs.dtypes;
+    row["state"] = entry.completed_ns ? "completed" : "started";
+    row["time_discovered_started_ns"] = entry.started_ns;
+    row["time_discovered_completed_ns"] = entry.completed_ns;
+    if (entry.completed_ns) {
+      row["duration_ms"] = static_cast<double>(*entry.completed_ns - entry.started_ns) / 1e6;
+    }
+    row["retired"] = entry.retired;
+    row["timeout_ms"] = entry.timeout_ms;
+    row["is_p2p"] = entry.between_two;
+    rows.append(row);
+  }
+  return rows;
+}
+
 } // namespace
 
 PYBIND11_MODULE(_mlu_cncl, module) {
@@ -40,6 +84,8 @@ PYBIND11_MODULE(_mlu_cncl, module) {
   py::class_<CnclOptions, Backend::Options, c10::intrusive_ptr<CnclOptions>>(group, "Options")
       .def(py::init<bool>(), py::arg("is_high_priority_stream") = false)
       .def_readwrite("is_high_priority_stream", &CnclOptions::is_high_priority_stream);
+
+  module.def("flight_record", &flight_record);
 
   group
       .def(

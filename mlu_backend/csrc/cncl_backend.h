@@ -36,7 +36,13 @@ class ProcessGroupCNCL : public Backend {
       int size,
       c10::intrusive_ptr<CnclOptions> options,
       bool narrow_double)
-      : Backend(rank, size), gloo_(std::move(gloo)), options_(std::move(options)), narrow_double_(narrow_double) {}
+      : Backend(rank, size),
+        gloo_(std::move(gloo)),
+        options_(std::move(options)),
+        narrow_double_(narrow_double),
+        number_(FlightRecord::get().next_group()) {
+    FlightRecord::get().read_environment();
+  }
 
   ~ProcessGroupCNCL() override; // cncl.cpp: it has to let go of Python's lock
 
@@ -122,10 +128,17 @@ class ProcessGroupCNCL : public Backend {
   WorkPtr launch(
       OpType type,
       const char* title,
+      const Tensors& inputs,
       Tensors outputs,
       const std::vector<WorkPtr>& pieces,
       std::function<void()> last_step = nullptr);
   WorkPtr remember(WorkPtr work);
+  std::optional<uint64_t> record(
+      std::string title,
+      const Tensors& inputs,
+      const Tensors& outputs,
+      uint64_t operation,
+      bool between_two);
 
   // Sums (or else) `flat` over all ranks and lets `take` pick this rank's part.
   WorkPtr reduce_and_take(
@@ -133,6 +146,7 @@ class ProcessGroupCNCL : public Backend {
       const Tensor& flat,
       at::ScalarType dtype,
       const ReduceScatterOptions& opts,
+      const Tensors& inputs,
       Tensors outputs,
       std::function<void(const Tensor&)> take);
   WorkPtr point_to_point(OpType type, const Tensor& tensor, int peer, int tag);
@@ -140,7 +154,10 @@ class ProcessGroupCNCL : public Backend {
   c10::intrusive_ptr<Backend> gloo_;
   c10::intrusive_ptr<CnclOptions> options_;
   bool narrow_double_;
+  int64_t number_; // of this group in the process
   std::atomic<uint64_t> sequence_{0};
+  std::atomic<uint64_t> collectives_{0};
+  std::atomic<uint64_t> transfers_{0};
 
   std::mutex group_guard_;
   std::optional<std::vector<WorkPtr>> group_; // set between startCoalescing and endCoalescing

@@ -15,13 +15,36 @@ inline WorkPtr ProcessGroupCNCL::remember(WorkPtr work) {
   return work;
 }
 
+// The place of an operation in the flight record, none where nothing is recorded.
+inline std::optional<uint64_t> ProcessGroupCNCL::record(
+    std::string title,
+    const Tensors& inputs,
+    const Tensors& outputs,
+    uint64_t operation,
+    bool between_two) {
+  const auto collective = between_two ? collectives_.load() : ++collectives_;
+  const auto transfer = between_two ? ++transfers_ : transfers_.load();
+  auto& flight = FlightRecord::get();
+  if (!flight.on()) {
+    return std::nullopt;
+  }
+  RecordedCollective entry{
+      0, number_, {getGroupUid(), getGroupDesc()}, collective, transfer, operation, between_two, std::move(title),
+      TensorShapes(inputs), TensorShapes(outputs), options_->timeout.count()};
+  return flight.begin(std::move(entry));
+}
+
 inline WorkPtr ProcessGroupCNCL::launch(
     OpType type,
     const char* title,
+    const Tensors& inputs,
     Tensors outputs,
     const std::vector<WorkPtr>& pieces,
     std::function<void()> last_step) {
-  auto work = c10::make_intrusive<CollectiveWork>(rank_, type, title, std::move(outputs), ++sequence_);
+  const auto operation = ++sequence_;
+  const auto place = record(title, inputs, outputs, operation, false);
+  auto work = c10::make_intrusive<CollectiveWork>(rank_, type, title, std::move(outputs), operation);
+  work->recorded_as(place);
   return remember(CollectiveWork::start(work, pieces, std::move(last_step)));
 }
 
@@ -42,7 +65,7 @@ inline WorkPtr ProcessGroupCNCL::broadcast(Tensors& tensors, const BroadcastOpti
   const auto tensor = checked(real_view(only(tensors)));
   const auto staged = stage(tensor, narrow_double_, rank_ == opts.rootRank);
   Tensors host{staged.host};
-  return launch(OpType::BROADCAST, "cncl:broadcast", tensors, {gloo_->broadcast(host, opts)}, [staged] {
+  return launch(OpType::BROADCAST, "cncl:broadcast", tensors, tensors, {gloo_->broadcast(host, opts)}, [staged] {
     staged.write_back();
   });
 }
@@ -54,7 +77,7 @@ inline WorkPtr ProcessGroupCNCL::allreduce(Tensors& tensors, const AllreduceOpti
   const auto staged = stage(tensor, narrow_double_);
   Tensors host{staged.host};
   const bool mean = opts.reduceOp.op_ == ReduceOp::AVG;
-  return launch(OpType::ALLREDUCE, "cncl:all_reduce", tensors, {gloo_->allreduce(host, wire)}, [staged, mean, n = size_] {
+  return launch(OpType::ALLREDUCE, "cncl:all_reduce", tensors, tensors, {gloo_->allreduce(host, wire)}, [staged, mean, n = size_] {
     if (mean) {
       divide(staged.host, n);
     }
@@ -83,7 +106,7 @@ inline WorkPtr ProcessGroupCNCL::allreduce_coalesced(Tensors& tensors, const All
   }
   const bool mean = opts.reduceOp.op_ == ReduceOp::AVG;
   return launch(
-      OpType::ALLREDUCE_COALESCED, "cncl:allreduce_coalesced", tensors, pieces, [staged, mean, n = size_] {
+      OpType::ALLREDUCE_COALESCED, "cncl:allreduce_coalesced", tensors, tensors, pieces, [staged, mean, n = size_] {
         for (const auto& one : staged) {
           if (mean) {
             divide(one.host, n);
@@ -105,7 +128,7 @@ inline WorkPtr ProcessGroupCNCL::reduce(Tensors& tensors, const ReduceOptions& o
   }
   Tensors host{staged.host};
   const bool mean = opts.reduceOp.op_ == ReduceOp::AVG;
-  return launch(OpType::REDUCE, "cncl:reduce", tensors, {gloo_->reduce(host, wire)}, [staged, mean, root, n = size_] {
+  return launch(OpType::REDUCE, "cncl:reduce", tensors, tensors, {gloo_->reduce(host, wire)}, [staged, mean, root, n = size_] {
     if (!root) {
       return;
     }
@@ -139,7 +162,7 @@ inline WorkPtr ProcessGroupCNCL::allgather(
     std::vector<Tensors> host_outputs{hosts(staged)};
     Tensors host_inputs{source.host};
     return launch(
-        OpType::ALLGATHER, "cncl:all_gather", list, {gloo_->allgather(host_outputs, host_inputs, opts)}, write_back);
+        OpType::ALLGATHER, "cncl:all_gather", inputs, list, {gloo_->allgather(host_outputs, host_inputs, opts)}, write_back);
   }
   std::vector<WorkPtr> pieces;
   for (int root = 0; root < size_; ++root) {
@@ -152,7 +175,7 @@ inline WorkPtr ProcessGroupCNCL::allgather(
     Tensors host{staged[root].host};
     pieces.push_back(gloo_->broadcast(host, piece));
   }
-  return launch(OpType::ALLGATHER, "cncl:all_gather", list, pieces, write_back);
+  return launch(OpType::ALLGATHER, "cncl:all_gather", inputs, list, pieces, write_back);
 }
 
 inline WorkPtr ProcessGroupCNCL::_allgather_base(Tensor& output, Tensor& input, const AllgatherOptions& opts) {
@@ -171,11 +194,12 @@ inline WorkPtr ProcessGroupCNCL::_allgather_base(Tensor& output, Tensor& input, 
   std::vector<Tensors> host_outputs{flat.chunk(size_)};
   Tensors host_inputs{source};
   if (flat.numel() == 0) {
-    return launch(OpType::_ALLGATHER_BASE, "cncl:_all_gather_base", {output}, {});
+    return launch(OpType::_ALLGATHER_BASE, "cncl:_all_gather_base", {input}, {output}, {});
   }
   return launch(
       OpType::_ALLGATHER_BASE,
       "cncl:_all_gather_base",
+      {input},
       {output},
       {gloo_->allgather(host_outputs, host_inputs, opts)},
       [target] { target.write_back(); });
@@ -231,7 +255,7 @@ inline WorkPtr ProcessGroupCNCL::gather(std::vector<Tensors>& outputs, Tensors& 
     TORCH_CHECK(outputs.empty(), "requires empty output on non-root");
   }
   return launch(
-      OpType::GATHER, "cncl:gather", results, {gloo_->gather(host_outputs, host_inputs, opts)}, [staged] {
+      OpType::GATHER, "cncl:gather", inputs, results, {gloo_->gather(host_outputs, host_inputs, opts)}, [staged] {
         for (const auto& one : staged) {
           one.write_back();
         }
@@ -251,7 +275,7 @@ inline WorkPtr ProcessGroupCNCL::scatter(Tensors& outputs, std::vector<Tensors>&
     TORCH_CHECK(inputs.empty(), "requires empty input on non-root");
   }
   return launch(
-      OpType::SCATTER, "cncl:scatter", outputs, {gloo_->scatter(host_outputs, host_inputs, opts)}, [target] {
+      OpType::SCATTER, "cncl:scatter", inputs.empty() ? Tensors{} : inputs[0], outputs, {gloo_->scatter(host_outputs, host_inputs, opts)}, [target] {
         target.write_back();
       });
 }
@@ -261,6 +285,7 @@ inline WorkPtr ProcessGroupCNCL::reduce_and_take(
     const Tensor& flat,
     at::ScalarType dtype,
     const ReduceScatterOptions& opts,
+    const Tensors& inputs,
     Tensors outputs,
     std::function<void(const Tensor&)> take) {
   AllreduceOptions wire;
@@ -271,6 +296,7 @@ inline WorkPtr ProcessGroupCNCL::reduce_and_take(
   return launch(
       OpType::REDUCE_SCATTER,
       title,
+      inputs,
       std::move(outputs),
       {gloo_->allreduce(host, wire)},
       [flat, mean, n = size_, take = std::move(take)] {
@@ -302,7 +328,7 @@ inline WorkPtr ProcessGroupCNCL::reduce_scatter(
       output.numel() == list[rank_].numel(),
       "reduce_scatter output has ", output.numel(), " elements where the input has ", list[rank_].numel());
   return reduce_and_take(
-      "cncl:reduce_scatter", at::cat(flat), output.scalar_type(), opts, outputs, [output, begin](const Tensor& sum) {
+      "cncl:reduce_scatter", at::cat(flat), output.scalar_type(), opts, list, outputs, [output, begin](const Tensor& sum) {
         host_alias(output).copy_(sum.narrow(0, begin, output.numel()).view(output.sizes()));
       });
 }
@@ -323,7 +349,7 @@ inline WorkPtr ProcessGroupCNCL::_reduce_scatter_base(Tensor& output, Tensor& in
   }
   const auto begin = output.numel() * rank_;
   return reduce_and_take(
-      "cncl:_reduce_scatter_base", flat, output.scalar_type(), opts, {output}, [output, begin](const Tensor& sum) {
+      "cncl:_reduce_scatter_base", flat, output.scalar_type(), opts, {input}, {output}, [output, begin](const Tensor& sum) {
         host_alias(output).copy_(sum.narrow(0, begin, output.numel()).view(output.sizes()));
       });
 }
@@ -354,6 +380,7 @@ inline WorkPtr ProcessGroupCNCL::alltoall_base(
   return launch(
       OpType::ALLTOALL_BASE,
       "cncl:all_to_all",
+      {input},
       {output},
       {gloo_->alltoall_base(host_output, host_input, output_splits, input_splits, opts)},
       [target] { target.write_back(); });
@@ -380,7 +407,7 @@ inline WorkPtr ProcessGroupCNCL::alltoall(Tensors& outputs, Tensors& inputs, con
   auto host_output = at::empty({total}, host_input.options());
   auto given = output_splits; // gloo takes its argument apart
   auto piece = gloo_->alltoall_base(host_output, host_input, given, input_splits, opts);
-  return launch(OpType::ALLTOALL, "cncl:all_to_all", outputs, {piece}, [outputs, host_output, output_splits] {
+  return launch(OpType::ALLTOALL, "cncl:all_to_all", inputs, outputs, {piece}, [outputs, host_output, output_splits] {
     const auto parts = host_output.split_with_sizes(output_splits);
     for (size_t i = 0; i < outputs.size(); ++i) {
       host_alias(outputs[i]).copy_(parts[i].view(outputs[i].sizes()));
@@ -398,15 +425,20 @@ inline WorkPtr ProcessGroupCNCL::point_to_point(OpType type, const Tensor& given
   if (!sends) {
     last_step = [staged] { staged.write_back(); };
   }
-  return remember(c10::make_intrusive<PointToPointWork>(
+  const auto operation = ++sequence_;
+  const auto title = sends ? c10::str("cncl:send ", rank_, "->", peer) : c10::str("cncl:recv ", rank_, "<-", peer);
+  const auto place = record(title, {given}, {given}, operation, true);
+  auto work = c10::make_intrusive<PointToPointWork>(
       rank_,
       type,
       sends ? "cncl:send" : "cncl:recv",
       Tensors{given},
-      ++sequence_,
+      operation,
       inner,
       options_->timeout,
-      std::move(last_step)));
+      std::move(last_step));
+  work->recorded_as(place);
+  return remember(work);
 }
 
 inline WorkPtr ProcessGroupCNCL::send(Tensors& tensors, int dst, int tag) {
@@ -422,7 +454,7 @@ inline WorkPtr ProcessGroupCNCL::barrier(const BarrierOptions& opts) {
   AllreduceOptions wire;
   wire.timeout = opts.timeout;
   Tensors token{at::zeros({1}, at::TensorOptions().dtype(at::kByte))};
-  return launch(OpType::BARRIER, "cncl:barrier", {}, {gloo_->allreduce(token, wire)}, [token] {});
+  return launch(OpType::BARRIER, "cncl:barrier", {}, {}, {gloo_->allreduce(token, wire)}, [token] {});
 }
 
 } // namespace mlu_cncl

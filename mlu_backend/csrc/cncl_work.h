@@ -5,6 +5,8 @@
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "cncl_record.h"
+
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -51,8 +53,20 @@ class CnclWork : public c10d::Work {
 
   void abort() override {}
 
+  // Its place in the flight record, told before the work can complete.
+  void recorded_as(std::optional<uint64_t> record) {
+    record_ = record;
+  }
+
  protected:
+  static void close_record(const std::optional<uint64_t>& record, bool succeeded) {
+    if (record) {
+      FlightRecord::get().end(*record, succeeded);
+    }
+  }
+
   void complete(const std::exception_ptr& error) {
+    close_record(record_, !error);
     // The future goes first: whoever returns from wait() may read it.
     if (error) {
       future_->setError(error);
@@ -65,6 +79,7 @@ class CnclWork : public c10d::Work {
   std::vector<Tensor> outputs_;
   c10::intrusive_ptr<Future> future_;
   uint64_t sequence_;
+  std::optional<uint64_t> record_;
 };
 
 // One collective, made of one or more pieces of gloo work and a step that runs once all of them are done (division,
@@ -135,15 +150,17 @@ class PointToPointWork : public CnclWork {
   // A handle may be dropped right after isend, as is usual with streams; gloo would give the transfer up.
   ~PointToPointWork() override {
     if (!claimed_.exchange(true)) {
-      std::thread([inner = std::move(inner_), timeout = timeout_, last_step = std::move(last_step_)] {
+      std::thread([inner = std::move(inner_), timeout = timeout_, last_step = std::move(last_step_), record = record_] {
+        bool succeeded = true;
         try {
           inner->wait(timeout);
           if (last_step) {
             last_step();
           }
         } catch (...) {
-          // Nobody is left to be told.
+          succeeded = false; // nobody is left to be told
         }
+        close_record(record, succeeded);
       }).detach();
     }
   }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from datetime import timedelta
 
 import pytest
@@ -393,3 +395,65 @@ def functional(rank: int, size: int) -> None:
     exchanged = funcol.all_to_all_single(mine.repeat(size), None, None, group)
     expect(exchanged, torch.arange(1.0, size + 1).repeat_interleave(2))
     expect(funcol.broadcast(mine, 0, group), 1)
+
+
+def _trace() -> dict:
+    return pickle.loads(torch._C._distributed_c10d._dump_cncl_trace())
+
+
+def nothing_recorded_unasked(rank: int, size: int) -> None:
+    dist.all_reduce(torch.ones(2, device=card(rank)))
+    assert _trace()["entries"] == []
+
+
+def flight_record(rank: int, size: int) -> None:
+    os.environ["TORCH_CNCL_TRACE_BUFFER_SIZE"] = "8"
+    try:
+        group = dist.new_group(backend="cncl", group_desc="watched")
+        tensor = torch.ones(2, 3, device=card(rank))
+        dist.all_reduce(tensor, group=group)
+        gathered = [torch.empty(2, 3, device=card(rank)) for _ in range(size)]
+        dist.all_gather(gathered, tensor, group=group)
+        if rank < 2:
+            peer = 1 - rank
+            (dist.send if rank == 0 else dist.recv)(torch.zeros(4, dtype=torch.int64, device=card(rank)), peer, group)
+        dist.barrier(group=group)
+        trace = _trace()
+        assert trace["pg_config"][group.group_name] == {
+            "name": group.group_name,
+            "desc": "watched",
+            "ranks": str(list(range(size))),
+        }
+        rows = [row for row in trace["entries"] if row["process_group"] == (group.group_name, "watched")]
+        transfer = [["cncl:send 0->1"], ["cncl:recv 1<-0"]][rank] if rank < 2 else []
+        assert [row["profiling_name"] for row in rows] == [
+            "cncl:all_reduce",
+            "cncl:all_gather",
+            *transfer,
+            "cncl:barrier",
+        ]
+        assert rows[0]["input_sizes"] == rows[0]["output_sizes"] == [[2, 3]] and rows[0]["input_dtypes"] == ["Float"]
+        assert rows[1]["input_sizes"] == [[2, 3]] and rows[1]["output_sizes"] == [[2, 3]] * size
+        assert [row["is_p2p"] for row in rows] == [False, False, *[True] * len(transfer), False]
+        assert [row["collective_seq_id"] for row in rows] == [1, 2, *[2] * len(transfer), 3]
+        assert rows[-1]["p2p_seq_id"] == len(transfer)
+        assert all(row["state"] == "completed" and row["retired"] and row["duration_ms"] >= 0 for row in rows)
+        assert any(frame["name"] == "flight_record" for frame in rows[0]["frames"])
+        assert trace["pg_status"][str(rows[0]["pg_id"])]["last_completed_collective"] == 3
+        for _ in range(20):
+            dist.all_reduce(tensor, group=group)
+        ids = [row["record_id"] for row in _trace()["entries"]]
+        assert len(ids) == 8 and ids == list(range(ids[0], ids[0] + 8))
+        late = dist.new_group(backend="cncl", timeout=timedelta(seconds=2))
+        if rank == 0:
+            with pytest.raises(RuntimeError, match="(?i)timed? ?out"):
+                dist.all_reduce(tensor, group=late)
+            last = _trace()["entries"][-1]
+            assert last["state"] == "started" and last["retired"] and last["time_discovered_completed_ns"] is None
+        os.environ["TORCH_CNCL_TRACE_BUFFER_SIZE"] = "many"
+        with pytest.raises(RuntimeError, match="Invalid value for environment variable: TORCH_CNCL_TRACE_BUFFER_SIZE"):
+            dist.ProcessGroupCNCL(dist.HashStore(), 0, 1)
+    finally:
+        del os.environ["TORCH_CNCL_TRACE_BUFFER_SIZE"]
+    dist.ProcessGroupCNCL(dist.HashStore(), 0, 1)
+    assert _trace()["entries"] == []

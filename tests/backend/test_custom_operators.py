@@ -245,6 +245,22 @@ def test_ctc_of_log_probabilities_gives_its_gradient_beside_the_loss() -> None:
     assert torch.allclose(ours, raw * weights[None, :, None])
 
 
+@pytest.mark.parametrize("underflow", [False, True])
+def test_ctc_of_probabilities_has_the_loss_and_gradient_of_ctc_of_their_logarithms(underflow: bool) -> None:
+    torch.manual_seed(0)
+    scores = torch.randn(9, 2, 5)
+    if underflow:
+        scores[3, 0, 4] = -200.0  # softmax makes 0 of it
+    target = torch.tensor([[1, 2], [3, 1]])
+    leaf = scores.clone().requires_grad_()
+    expected = torch.nn.functional.ctc_loss(leaf.log_softmax(2), target, [9, 9], [2, 2], reduction="none")
+    (slope,) = torch.autograd.grad(expected.sum(), leaf)
+    card = scores.mlu().requires_grad_()
+    loss, _ = OPS.ctc_loss_forward(card.softmax(2), target.mlu(), None, None, [9, 9], [2, 2], 0, 0, False, 1)
+    (ours,) = torch.autograd.grad(loss.sum(), card)
+    assert torch.allclose(loss.cpu(), expected, atol=1e-5) and torch.allclose(ours.cpu(), slope, atol=1e-5)
+
+
 def test_unpooling_by_the_operator_has_a_gradient() -> None:
     pooled, indices = torch.nn.functional.max_pool2d(torch.randn(1, 2, 4, 4).mlu(), 2, return_indices=True)
     pooled.requires_grad_()

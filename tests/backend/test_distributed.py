@@ -93,3 +93,11 @@ def test_float64_goes_out_as_float32_only_where_the_profile_says_so(world: World
 
 def test_functional_collectives_agree_with_the_others(world: World) -> None:
     world.run(tasks.functional)
+
+
+def test_no_collective_is_recorded_unless_the_environment_asks_for_it(world: World) -> None:
+    world.run(tasks.nothing_recorded_unasked)
+
+
+def test_the_flight_record_names_the_last_collectives_with_shapes_frames_and_how_they_ended(world: World) -> None:
+    world.run(tasks.flight_record)

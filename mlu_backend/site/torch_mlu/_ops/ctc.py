@@ -12,6 +12,15 @@ REDUCTIONS = ("none", "mean", "sum")
 NOT_NORMALISED, SOFTMAX, LOG_SOFTMAX = range(3)  # what `probs` has gone through
 
 
+def _log_probabilities(probs: Tensor, normalization: int) -> Tensor:
+    if normalization == NOT_NORMALISED:
+        return probs.log_softmax(-1)
+    if normalization == SOFTMAX:
+        # A probability that came out as 0 counts as the smallest there is, and gets no gradient.
+        return probs.clamp_min(torch.finfo(probs.dtype).tiny).log()
+    return probs
+
+
 class _Loss(torch.autograd.Function):
     """The loss, and its gradient beside it, which is all that backward needs."""
 
@@ -29,7 +38,7 @@ class _Loss(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():
             leaf = probs.detach().requires_grad_()
-            given = leaf.log_softmax(-1) if normalization == NOT_NORMALISED else leaf
+            given = _log_probabilities(leaf, normalization)
             loss = torch.nn.functional.ctc_loss(
                 given, targets, lengths, wanted, blank, REDUCTIONS[reduction], zero_infinity
             )
@@ -59,10 +68,8 @@ def ctc_loss_forward(
     The loss of ``probs`` (time, batch, classes) and its gradient with respect to them.
 
     Lengths come as tensors or, where these are None, as lists. ``reduction`` 0 none, 1 mean, 2 sum. ``normalization``
-    0: ``probs`` are scores and log softmax is part of the loss, 2: they are log probabilities.
+    0: ``probs`` are scores and log softmax is part of the loss, 1: they are probabilities, 2: log probabilities.
     """
-    if normalization == SOFTMAX:
-        raise NotImplementedError("torch_mlu::ctc_loss_forward of probabilities (normalization=1) is not emulated")
     lengths = torch.as_tensor(il) if input_lengths is None else input_lengths
     wanted = torch.as_tensor(tl) if target_lengths is None else target_lengths
     loss, gradient = _Loss.apply(probs, targets, lengths, wanted, blank, reduction, zero_infinity, normalization)
