@@ -152,3 +152,16 @@ def test_habits_of_cuda_fail_as_on_the_card() -> None:
     with pytest.raises(AttributeError):
         torch.version.mlu.split(".")
     assert torch.mlu.get_device_capability()[0] < 8
+
+
+def test_operators_the_card_runs_whole_need_no_fallback_for_their_pieces() -> None:
+    code = """
+    import torch, torch_mlu, warnings
+    warnings.simplefilter("error")
+    scores = torch.randn(9, 2, 5, device="mlu", requires_grad=True)
+    target = torch.tensor([[1, 2], [3, 1]], device="mlu")
+    torch.nn.functional.ctc_loss(scores.log_softmax(2), target, [9, 9], [2, 2]).backward()
+    matrix = torch.eye(3, device="mlu")
+    print(tuple(scores.grad.shape), torch.linalg.det(matrix).item(), torch.linalg.slogdet(matrix)[1].item())
+    """
+    assert lines(code, ENABLE_FALLBACK_TO_CPU="0") == ["(9, 2, 5) 1.0 0.0"]
