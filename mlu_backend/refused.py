@@ -165,14 +165,16 @@ LIMITS_NOT_MODELLED = (
     "round(decimals=), topk(sorted=False), rrelu in training, correction other than 0 or 1 of var and std, norms with "
     "inf and -inf, stft with pad_mode replicate or onesided=False: listed as unsupported, no check in the sources",
     "Embedding and EmbeddingBag with sparse gradients, EmbeddingBag with max_norm, per_sample_weights, mean or max in "
-    "the gradient: sparse ones have no check in the sources; the checks of EmbeddingBag are not taken over",
+    "the gradient: sparse ones have no check in the sources; of EmbeddingBag the list says what, not in which words",
     "no gradient of fft.ifft, irfft and rfft and of linalg.qr: how a card refuses is not in the sources",
     "sparse.mm and sparse.addmm in other dtypes than float32; fft with out=: no check in the sources",
     "interpolate with antialias=True: has no kernel, so it warns and runs on the CPU, as on a card",
-    "scaled_dot_product_attention: NaN for a fully masked row, head size over 256, no gradient of the mask",
-    "1-d NLLLoss with an ignored target gives NaN on a card",
-    "linalg.inv of a singular matrix is not noticed by a card",
-    "hardtanh with min_val above max_val; _foreach_lerp, fused Adam, rrelu and RNN dropout inside a captured graph",
+    "scaled_dot_product_attention: NaN for a fully masked row, head size over 256, no gradient of the mask: these are "
+    "of the fused kernels, and which call reaches one is decided by code that is not taken over",
+    "1-d NLLLoss with an ignored target gives NaN on a card: for which reductions is not said (the mean is NaN here too)",
+    "linalg.inv of a singular matrix is not noticed by a card: what comes out instead is not said",
+    "hardtanh with min_val above max_val; _foreach_lerp, fused Adam, rrelu and RNN dropout inside a captured graph: "
+    "listed as unsupported, how a card refuses is not said",
     "no generator on mlu for DataLoader, samplers and random_split: they fail in torch itself",
 )
 
