@@ -130,11 +130,13 @@ def _generate_methods(torch: types.ModuleType) -> None:
         )
 
 
-def stats(tensor: Any) -> dict[str, float | int]:
+def stats(tensor: Any) -> dict[str, Any]:
     """
-    Norm, min, max and mean of the finite elements, number of non-finite ones, checksum: one pass over the memory.
+    Norm, min, max and mean of the finite elements, number of non-finite ones, checksum, sample: one pass over the
+    memory.
 
-    ``tensor`` is dense and real, on ``cpu`` or ``mlu``; equal contents give equal checksums on both. Keys: norm, min,
-    max, mean, nonfinite, checksum (``parity/statistics.py`` defines it).
+    ``tensor`` is dense and real, on ``cpu`` or ``mlu``; equal contents give equal numbers on both, bit for bit and
+    whatever the number of threads. Keys: norm, min, max, mean, nonfinite, checksum, sample (``parity/statistics.py``
+    defines the last two).
     """
     return extension().stats(tensor)

@@ -129,6 +129,11 @@ py::dict stats_dict(py::handle tensor) {
   out["mean"] = found.mean;
   out["nonfinite"] = found.nonfinite;
   out["checksum"] = found.checksum;
+  py::tuple sample(found.samples);
+  for (int64_t i = 0; i < found.samples; ++i) {
+    sample[i] = found.sample[i];
+  }
+  out["sample"] = sample;
   return out;
 }
 

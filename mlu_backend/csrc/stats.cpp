@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -67,19 +68,23 @@ constexpr int kLanes = 8;
 constexpr int64_t kPiece = 1 << 12;  // elements that stay in the first cache, since two loops go over them
 
 // With i = begin + j, and all sums over the piece, the checksum of `statistics.py` is
-//   kWeight * sum (u + 1)(2 i + 1) = kWeight * (sum u (2 j + 1) + count^2 + 2 begin (count + sum u)):
-// for types of up to 32 bits a product of 32-bit numbers an element, which vector registers have.
-template <typename scalar>
-MLU_INLINE uint64_t checksum(const scalar* data, int64_t begin, uint32_t count) {
-  uint64_t bits = 0, weighted = 0;
-  for (uint32_t j = 0; j < count; ++j) {
-    const uint64_t u = bits_of(data[j]);
-    bits += u;
-    weighted += u * static_cast<uint64_t>(2 * j + 1);
+//   kWeight * sum (u + 1)(2 i + 1) = kWeight * (sum u (2 j + 1) + count^2 + 2 begin (count + sum u)).
+struct Bits {
+  uint64_t sum = 0, weighted = 0;
+
+  template <typename scalar>
+  MLU_INLINE void add(const scalar* data, uint32_t from, uint32_t count) {
+    for (uint32_t j = from; j < count; ++j) {
+      const uint64_t u = bits_of(data[j]);
+      sum += u;
+      weighted += u * (2 * static_cast<uint64_t>(j) + 1);
+    }
   }
-  const uint64_t n = count;
-  return kWeight * (weighted + n * n + 2 * static_cast<uint64_t>(begin) * (n + bits));
-}
+
+  uint64_t checksum(int64_t begin, uint64_t n) const {
+    return kWeight * (weighted + n * n + 2 * static_cast<uint64_t>(begin) * (n + sum));
+  }
+};
 
 template <typename scalar>
 MLU_INLINE Partial one_by_one(const scalar* data, int64_t begin, int64_t end) {
@@ -101,11 +106,81 @@ MLU_INLINE Partial one_by_one(const scalar* data, int64_t begin, int64_t end) {
 struct Narrow {
   static constexpr int width = 2;
   typedef double Vector __attribute__((vector_size(16)));
+  typedef uint64_t Words __attribute__((vector_size(16)));
+  typedef float Floats __attribute__((vector_size(16)));
+  typedef float HalfFloats __attribute__((vector_size(8)));
 };
 struct Wide {
   static constexpr int width = 4;
   typedef double Vector __attribute__((vector_size(32)));
+  typedef uint64_t Words __attribute__((vector_size(32)));
+  typedef float Floats __attribute__((vector_size(32)));
+  typedef float HalfFloats __attribute__((vector_size(16)));
 };
+
+// Elements of 32 bits two a word, the odd ones in its upper half. A product an element is what costs most, and none is
+// needed: with u_k the word k of a lane, sum k u_k = groups sum u_k - sum of the running sums. The upper halves are
+// summed apart too, and taken out of the sums of whole words; modulo 2**64 nothing is lost.
+static_assert(std::endian::native == std::endian::little);
+
+template <typename Registers>
+MLU_INLINE uint64_t checksum_of_words(const void* data, int64_t begin, uint32_t count) {
+  using Words = typename Registers::Words;
+  constexpr uint32_t width = Registers::width, kStep = 2 * width;
+  const auto* bytes = static_cast<const char*>(data);
+  const uint32_t groups = count / kStep;
+  Words both = {}, odd = {}, both_running = {}, odd_running = {};
+  for (uint32_t k = 0; k < groups; ++k) {
+    Words word;
+    std::memcpy(&word, bytes + k * sizeof(word), sizeof(word));
+    both += word;
+    odd += word >> 32;
+    both_running += both;
+    odd_running += odd;
+  }
+  Bits bits;
+  for (uint32_t lane = 0; lane < width; ++lane) {
+    const uint64_t upper = odd[lane], lower = both[lane] - (upper << 32);
+    const uint64_t running = both_running[lane] - (odd_running[lane] << 32) + odd_running[lane];
+    const uint64_t sum = lower + upper;
+    const uint64_t by_group = groups * sum - running;
+    bits.sum += sum;
+    bits.weighted += 2 * (kStep * by_group + 2 * lane * sum + upper) + sum;
+  }
+  bits.add(reinterpret_cast<const uint32_t*>(bytes), groups * kStep, count);
+  return bits.checksum(begin, count);
+}
+
+template <typename Registers, typename scalar>
+MLU_INLINE uint64_t checksum(const scalar* data, int64_t begin, uint32_t count) {
+  if constexpr (sizeof(scalar) == 4) {
+    return checksum_of_words<Registers>(data, begin, count);
+  } else {
+    Bits bits;
+    bits.add(data, 0, count);
+    return bits.checksum(begin, count);
+  }
+}
+
+template <int width, typename Vector, size_t count>
+MLU_INLINE void add_lanes(Partial& out, const Vector (&squares)[count], const Vector (&sum)[count]) {
+  for (size_t v = 0; v < count; ++v) {
+    for (int lane = 0; lane < width; ++lane) {
+      out.squares += squares[v][lane];
+      out.sum += sum[v][lane];
+    }
+  }
+}
+
+template <int width, typename Vector, size_t count>
+MLU_INLINE void add_extremes(Partial& out, const Vector (&low)[count], const Vector (&high)[count]) {
+  for (size_t v = 0; v < count; ++v) {
+    for (int lane = 0; lane < width; ++lane) {
+      out.low = std::min(out.low, static_cast<double>(low[v][lane]));
+      out.high = std::max(out.high, static_cast<double>(high[v][lane]));
+    }
+  }
+}
 
 // Norm, sum and extremes as if every element were finite: an inf or a nan makes the sum of squares one too. Eight sums
 // side by side, whatever the width of a register, and added up in order: the figures depend on the values alone.
@@ -133,14 +208,42 @@ MLU_INLINE Partial in_lanes(const scalar* data, int64_t begin, int64_t end) {
     }
   }
   Partial out = one_by_one(data, i, end);
-  for (int v = 0; v < kVectors; ++v) {
-    for (int lane = 0; lane < width; ++lane) {
-      out.squares += squares[v][lane];
-      out.sum += sum[v][lane];
-      out.low = std::min(out.low, static_cast<double>(low[v][lane]));
-      out.high = std::max(out.high, static_cast<double>(high[v][lane]));
+  add_lanes<width>(out, squares, sum);
+  add_extremes<width>(out, low, high);
+  return out;
+}
+
+// The same figures for float, whose extremes need no conversion.
+template <typename Registers>
+MLU_INLINE Partial in_lanes(const float* data, int64_t begin, int64_t end) {
+  using Vector = typename Registers::Vector;
+  using Floats = typename Registers::Floats;
+  constexpr int width = Registers::width, floats = sizeof(Floats) / sizeof(float);
+  Vector squares[kLanes / width] = {}, sum[kLanes / width] = {};
+  Floats low[kLanes / floats], high[kLanes / floats];
+  for (int v = 0; v < kLanes / floats; ++v) {
+    low[v] = Floats{} + std::numeric_limits<float>::infinity();
+    high[v] = Floats{} - std::numeric_limits<float>::infinity();
+  }
+  int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    for (int v = 0; v < kLanes / width; ++v) {
+      typename Registers::HalfFloats narrow;
+      std::memcpy(&narrow, data + i + v * width, sizeof(narrow));
+      const Vector value = __builtin_convertvector(narrow, Vector);
+      squares[v] += value * value;
+      sum[v] += value;
+    }
+    for (int v = 0; v < kLanes / floats; ++v) {
+      Floats value;
+      std::memcpy(&value, data + i + v * floats, sizeof(value));
+      low[v] = value < low[v] ? value : low[v];
+      high[v] = value > high[v] ? value : high[v];
     }
   }
+  Partial out = one_by_one(data, i, end);
+  add_lanes<width>(out, squares, sum);
+  add_extremes<floats>(out, low, high);
   return out;
 }
 
@@ -176,10 +279,10 @@ MLU_INLINE Partial in_pieces(const scalar* data, int64_t begin, int64_t end) {
         numbers[j] = widened(data[from + j], bits[j]);
       }
       piece = moments<Registers>(numbers, count);
-      piece.check = checksum(bits, from, count);
+      piece.check = checksum<Registers>(bits, from, count);
     } else {
       piece = moments<Registers>(data + from, count);
-      piece.check = checksum(data + from, from, count);
+      piece.check = checksum<Registers>(data + from, from, count);
     }
     out.add(piece);
   }
@@ -235,6 +338,11 @@ TensorStats measure(const at::Tensor& flat) {
   out.mean = good ? all.sum / static_cast<double>(good) : 0;
   out.nonfinite = all.bad;
   out.checksum = all.check;
+  out.samples = std::min<int64_t>(count, TensorStats::kSamples);
+  for (int64_t i = 0; i < out.samples; ++i) {
+    const int64_t place = count <= TensorStats::kSamples ? i : i * (count - 1) / (TensorStats::kSamples - 1);
+    out.sample[i] = static_cast<double>(data[place]);
+  }
   return out;
 }
 

@@ -162,8 +162,10 @@ def measure(tensor: torch.Tensor) -> Stats:
     fused = _fused()
     if fused is not None and dense.device.type in ("cpu", "mlu"):
         found = fused(dense)
+        picked = found["sample"]
     else:
         found = measure_in_torch(dense)
+        picked = sample(dense)
     return Stats(
         float(found["norm"]),
         float(found["min"]),
@@ -171,7 +173,7 @@ def measure(tensor: torch.Tensor) -> Stats:
         float(found["mean"]),
         int(found["nonfinite"]),
         int(found["checksum"]) & _MASK,
-        sample(dense),
+        picked,
     )
 
 

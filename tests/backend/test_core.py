@@ -110,17 +110,48 @@ def test_importing_the_glue_does_not_import_torch(run_python: Callable[..., Any]
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_statistics_are_those_of_plain_torch_and_equal_on_both_devices(extension: Any, dtype: torch.dtype) -> None:
-    from mlu_backend.parity.statistics import measure_in_torch
+    from mlu_backend.parity.statistics import measure_in_torch, sample
 
     torch.manual_seed(0)
     tensor = (torch.randn(257, 301) * 50).to(dtype)
     if dtype.is_floating_point:
         tensor[3, 3], tensor[4, 4] = float("nan"), float("-inf")
     found, there, plain = core.stats(tensor), core.stats(tensor.mlu()), measure_in_torch(tensor)
-    assert found == there and list(found) == ["norm", "min", "max", "mean", "nonfinite", "checksum"]
+    assert found == there and list(found) == ["norm", "min", "max", "mean", "nonfinite", "checksum", "sample"]
+    assert found["sample"] == sample(tensor)
     assert found["checksum"] == plain["checksum"] and found["nonfinite"] == plain["nonfinite"]
     for key in ("norm", "min", "max", "mean"):
         assert found[key] == pytest.approx(plain[key], rel=1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_statistics_of_any_length_and_start_are_those_of_plain_torch(extension: Any, dtype: torch.dtype) -> None:
+    from mlu_backend.parity.statistics import measure_in_torch
+
+    torch.manual_seed(1)
+    memory = (torch.randn(33_000) * 50).to(dtype)
+    for start in (0, 1, 3):
+        for length in (*range(1, 40), 4095, 4096, 4097, 8191, 32_767, 32_768, 32_769):
+            part = memory[start : start + length]
+            found, plain = core.stats(part), measure_in_torch(part)
+            assert [found[k] for k in ("min", "max", "nonfinite", "checksum")] == [
+                plain[k] for k in ("min", "max", "nonfinite", "checksum")
+            ]
+            assert found["norm"] == pytest.approx(plain["norm"], rel=1e-9)
+            assert found["mean"] == pytest.approx(plain["mean"], rel=1e-9, abs=1e-9)
+
+
+def test_statistics_do_not_depend_on_the_number_of_threads(extension: Any) -> None:
+    tensor = torch.randn(300_001)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(core.stats(tensor))
+    finally:
+        torch.set_num_threads(before)
+    assert found[0] == found[1] == found[2]
 
 
 def test_the_checksum_sees_order_and_a_single_bit(extension: Any) -> None:
@@ -144,6 +175,7 @@ def test_statistics_of_nothing_are_zero(extension: Any) -> None:
         "mean": 0.0,
         "nonfinite": 0,
         "checksum": 0,
+        "sample": (),
     }
 
 
