@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from mlu_migrate import commandtexts, loading, methodtexts, sinks
+from mlu_migrate.configs import groups
 from mlu_migrate.flow import Proof, Shape, Use
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.names import under
@@ -81,6 +82,10 @@ class StringRule(Rule):
         if not named or not self.kind.text.fullmatch(given) or unit.is_docstring(node) or is_kept(unit, node):
             return
         if isinstance(unit.parent(node), (ast.List, ast.Tuple)):
+            known = unit.facts.config_groups
+            if known and groups.chosen(known, option, given):
+                yield self.found(unit, node, "kept", text=given, why=f"it chooses {option.lstrip('+~')}/{given}.yaml")
+                return
             edits = unit.replace_in_string(node, f"={self.kind.old}", f"={self.kind.new}")
             yield self.found(unit, node, "replaced", edits or (), why=f"option {option}", text=given)
 

@@ -184,6 +184,7 @@ def migrate(source: bytes, path: str, settings: Settings, facts: object = None) 
     others = getattr(facts, "frameworks", None)
     if others:
         doc.program = frameworks.finder(facts.modules, others)  # type: ignore[attr-defined]
+    doc.groups = getattr(facts, "config_groups", doc.groups)
     doc.comment = _COMMENTS.get(kind, "#")
     doc.free_lines = kind in ("shell", "markdown")
     try:

@@ -102,6 +102,7 @@ def migrate(
     if not vocabulary.trigger().search(source):
         return unchanged
     doc = Document(source, path, settings)
+    doc.groups = getattr(facts, "config_groups", doc.groups)
     try:
         all_cells = [cell for cell in cells(doc) if cell.kind == "code" and not cell.empty]
         if language(doc) not in ("python", "python3", "ipython"):
@@ -255,7 +256,7 @@ class _Notebook:
         inner = Document(cell.text.encode("utf-8", "surrogatepass"), self.doc.path, quiet)
         if inner.encoding != "utf-8":
             return
-        inner.engine, inner.free_lines = self.engine, True
+        inner.engine, inner.free_lines, inner.groups = self.engine, True, self.doc.groups
         look(inner)
         result = apply.finish(inner)
         source = inner.source

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mlu_migrate import baseline, cache, gitinfo, pool, walk
+from mlu_migrate.configs import groups
 from mlu_migrate.model import FileResult, FileStatus, Finding, RunResult
 from mlu_migrate.settings import Options, Settings, is_project, project_root
 
@@ -295,27 +296,36 @@ def _learn(work: _Work, jobs: Sequence[Job], whole: Sequence[Path]) -> None:
     from mlu_migrate import learning
 
     for root in work.roots:
-        facts, key = learning.learn(root, _fact_files(work, root, jobs, root.resolve() in whole), work.store, work.talk)
+        files, chosen = _fact_files(work, root, jobs, root.resolve() in whole)
+        facts, key = learning.learn(root, files, work.store, work.talk)
+        config_groups = groups.of(chosen)
+        if facts is not None and config_groups:
+            facts = dataclasses.replace(facts, config_groups=config_groups)
+            key = cache.key(key, cache.encode(config_groups))
         work.facts.append(facts)
         work.facts_key.append(key)
 
 
-def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> list[Path]:
+def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> tuple[list[Path], list[str]]:
+    """The Python files that facts are taken from, and the paths of configurations that a word may choose."""
     own = [Path(os.path.abspath(job.path)) for job in jobs if job.root == root and job.python]
+    chosen = [job.rooted for job in jobs if job.root == root and not job.python]
     if whole and work.options.exclude is None and not work.options.extend_exclude and work.options.gitignore:
-        return own
+        return own, chosen
     if not is_project(root):
         # A script that lies about, in a home folder perhaps: what it can import without more ado is beside it or one
         # folder down. All that lies below may be anything.
         beside = [path for pattern in ("*.py", "*/*.py") for path in root.glob(pattern)]
         places = {path for path in beside if not path.parent.name.startswith(".")}
-        return sorted(places.union(own))
-    around = walk.find(root, root, walk.Rules(), lambda path: False).files
+        return sorted(places.union(own)), chosen
+    found = walk.find(root, root, walk.Rules(), lambda path: groups.FILE.fullmatch(path.name) is not None).files
+    around = [item for item in found if item.python]
+    chosen += [item.rel for item in found if not item.python]
     if len(around) > FACT_FILES:
         work.talk(f"{root}: {len(around)} Python files; only those of this run are looked at for what they define")
-        return own
+        return own, chosen
     places = {item.path for item in around}
-    return [item.path for item in around] + [path for path in own if path not in places]
+    return [item.path for item in around] + [path for path in own if path not in places], chosen
 
 
 def _migrate(

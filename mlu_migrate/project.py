@@ -59,6 +59,7 @@ class ProjectFacts:
     native: tuple[str, ...] = ()  # folders with .cu sources
     provides_import: frozenset[str] = frozenset()  # modules of the project that already import torch_mlu
     frameworks: Mapping[str, str] = field(default_factory=dict)  # path -> framework other than torch it works for
+    config_groups: frozenset[str] = frozenset()  # files that a word of a command line chooses; see configs/groups.py
 
     def module_of(self, path: str) -> str:
         """Dotted module name of a path of this run, "" where unknown."""

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from mlu_migrate import apimap
-from mlu_migrate.configs import launched
+from mlu_migrate.configs import groups, launched
 from mlu_migrate.configs import vocabulary as words
 from mlu_migrate.configs.document import Document
 from mlu_migrate.model import Confidence, Safety, Severity
@@ -129,6 +129,11 @@ def device(doc: Document, start: int, end: int, key: str | None) -> None:
         args = {"key": key or "", "value": doc.text[start:end]}
         doc.add("MLU602", "other-library", start, end, severity=Severity.INFO, args=args)
         return
+    chosen = groups.chosen_in(doc, start, end, key) if doc.groups else ""
+    if chosen:
+        args = {"key": chosen.rpartition("/")[0], "value": doc.text[start:end]}
+        doc.add("MLU602", "config-group", start, end, severity=Severity.INFO, args=args)
+        return
     sure = doc.sure and key is not None and words.names_device(key)
     spans = tuple((start + m.start(), start + m.start() + 4, "mlu") for m in words.DEVICE.finditer(doc.text[start:end]))
     _rewritten(
@@ -145,6 +150,11 @@ def device(doc: Document, start: int, end: int, key: str | None) -> None:
 
 def backend(doc: Document, start: int, end: int, key: str | None) -> None:
     """MLU603 for a value that names NCCL, under a key (option, variable) or none."""
+    chosen = groups.chosen_in(doc, start, end, key) if doc.groups else ""
+    if chosen:
+        args = {"key": chosen.rpartition("/")[0], "value": doc.text[start:end]}
+        doc.add("MLU603", "config-group", start, end, severity=Severity.INFO, args=args)
+        return
     sure = bool(
         doc.sure
         and key is not None

@@ -26,6 +26,7 @@ class Document:
         self.prose = prose  # documentation: edits are told, and made with --configs write only
         self.engine: Callable[[bytes], FileResult] | None = None  # migrates Python source
         self.embed: Callable[[str, int, int], bool] | None = None  # judges a span as a file of that name
+        self.groups: frozenset[str] = frozenset()  # files of the project that a word may choose; see groups.py
         self.depth = 0  # here documents inside one another
         self.comment = "#"  # what a comment starts with, as a regular expression
         self.free_lines = False  # whether a line can be added without regard to indentation or quoting

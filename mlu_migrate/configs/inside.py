@@ -19,6 +19,7 @@ def embed(doc: Document, start: int, end: int, checker: Callable[[Document], Non
         return
     inner.depth = doc.depth + 1
     inner.engine, inner.embed, inner.program = doc.engine, doc.embed, doc.program
+    inner.groups = doc.groups
     checker(inner)
     pythoncode.take(doc, start, inner.findings)
     for name, (first, last) in inner.reads.items():
