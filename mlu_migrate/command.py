@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from mlu_migrate.settings import Settings
 
 
-def migrated(command: Sequence[str], settings: Settings) -> tuple[str, ...]:
-    """The words of ``command`` with what names the device, its back end or its variables in mlu's words."""
-    from mlu_migrate import nonpython
+def migrated(command: Sequence[str], settings: Settings, paths: Iterable[str] = ()) -> tuple[str, ...]:
+    """
+    The words of ``command`` with what names the device, its back end or its variables in mlu's words. ``paths`` are
+    the project's files: a word that chooses one of its configurations stays.
+    """
+    from mlu_migrate import nonpython, project
+    from mlu_migrate.configs import groups
 
-    line = shlex.join(command) + "\n"
-    done = nonpython.migrate(line.encode("utf-8", "surrogateescape"), "command.sh", replace(settings, configs="write"))
+    line = (shlex.join(command) + "\n").encode("utf-8", "surrogateescape")
+    facts = project.ProjectFacts(config_groups=groups.of(paths))
+    done = nonpython.migrate(line, "command.sh", replace(settings, configs="write"), facts)
     try:
         words = tuple(shlex.split(done.result.decode("utf-8", "surrogateescape")))
     except ValueError:

@@ -157,7 +157,7 @@ def run(
             _compare(
                 backend,
                 project,
-                _with_commands(entry, settings),
+                _with_commands(entry, settings, [job.rel for job in migrated.jobs]),
                 migrated.result,
                 copy,
                 work / (entry.name or f"run-{number}"),
@@ -269,8 +269,9 @@ def _copy(project: Path, migrated: pipeline.Run, work: Path) -> Path:
     return place
 
 
-def _with_commands(entry: Entry, settings: Settings) -> Entry:
-    return replace(entry, candidate_command=entry.candidate_command or command.migrated(entry.command, settings))
+def _with_commands(entry: Entry, settings: Settings, paths: Sequence[str]) -> Entry:
+    given = entry.candidate_command or command.migrated(entry.command, settings, paths)
+    return replace(entry, candidate_command=given)
 
 
 def _compare(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import nonpython, pipeline, project
+from mlu_migrate import command, nonpython, pipeline, project
 from mlu_migrate.configs import groups
 from mlu_migrate.model import FileResult
 from mlu_migrate.settings import Options, Settings
@@ -101,3 +101,9 @@ def test_only_files_in_a_folder_are_groups() -> None:
 def test_without_facts_nothing_is_chosen() -> None:
     result = nonpython.migrate(b"python train.py device=cuda\n", "run.sh", Settings(), project.ProjectFacts())
     assert result.result == b"python train.py device=mlu\n"
+
+
+def test_the_command_of_a_parity_run_keeps_such_a_word() -> None:
+    given = ["python", "train.py", "device=cuda", "--dist-backend", "nccl"]
+    wanted = ("python", "train.py", "device=cuda", "--dist-backend", "cncl")
+    assert command.migrated(given, Settings(), ["train.py", "conf/device/cuda.yaml"]) == wanted
