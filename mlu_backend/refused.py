@@ -171,7 +171,7 @@ LIMITS_NOT_MODELLED = (
     "interpolate with antialias=True: has no kernel, so it warns and runs on the CPU, as on a card",
     "scaled_dot_product_attention: NaN for a fully masked row, head size over 256, no gradient of the mask: these are "
     "of the fused kernels, and which call reaches one is decided by code that is not taken over",
-    "1-d NLLLoss with an ignored target gives NaN on a card: for which reductions is not said (the mean is NaN here too)",
+    "1-d NLLLoss with an ignored target gives NaN on a card: of which reductions is not said (the mean is here too)",
     "linalg.inv of a singular matrix is not noticed by a card: what comes out instead is not said",
     "hardtanh with min_val above max_val; _foreach_lerp, fused Adam, rrelu and RNN dropout inside a captured graph: "
     "listed as unsupported, how a card refuses is not said",
