@@ -21,7 +21,8 @@ def holds(flow: Flow, node: ast.AST, kind: Kind, depth: int) -> Use:
     if isinstance(node, ast.Name):
         return slots.of_slot(flow, slots.slot_of(flow, node), kind, depth)
     if isinstance(node, ast.NamedExpr):
-        return holds(flow, node.value, kind, depth + 1)
+        bound = slots.of_slot(flow, slots.slot_of(flow, node.target), kind, depth)
+        return bound if bound.proof else holds(flow, node.value, kind, depth + 1)
     if isinstance(node, ast.Attribute):
         if kind.name == "device":
             if node.attr == "device":

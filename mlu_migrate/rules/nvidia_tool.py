@@ -23,6 +23,11 @@ _INSTEAD = {
     "nsys": "cnperf-cli record --capture_range=cnProfilerApi",
     "ncu": "cnperf-cli record",
 }
+_INSTEAD_ZH = {
+    **_INSTEAD,
+    "nvidia-smi": "cnmon(其输出格式不同)",
+    "nvcc": "cncc(用于 BangC 编写的内核)",
+}
 
 
 class NvidiaTool(Rule):
@@ -65,7 +70,10 @@ class NvidiaTool(Rule):
         if match is None or not _is_command(unit, node):
             return
         tool = match[1]
-        yield self.found(unit, node, "called", tool=tool, instead=_INSTEAD.get(tool, "no counterpart"))
+        if tool in _INSTEAD:
+            yield self.found(unit, node, "called", tool=tool, instead=_INSTEAD[tool], instead_zh=_INSTEAD_ZH[tool])
+        else:
+            yield self.found(unit, node, "without", tool=tool)
 
 
 def _is_command(unit: Unit, node: ast.AST) -> bool:

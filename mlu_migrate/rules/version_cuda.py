@@ -1,23 +1,27 @@
-"""MLU904: torch.version.cuda."""
+"""MLU904: torch.version.cuda, and the CUDA build in torch.__version__."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, is_text
 
-_NAMES = ("torch.version.cuda", "torch.backends.cudnn.version", "torch.cuda.nccl.version")
+_VERSIONS = ("torch.__version__", "torch.version.__version__")
+_BUILD = re.compile(rb"\+cu|['\"]cu\d")  # a file without it asks for no build
+_TAG = re.compile(r"\+cu(?:[\d(\[\\]|$)|^cu\d{2,3}$")
 
 
 class VersionCuda(Rule):
     """
-    Reads of torch.version.cuda.
+    Reads of torch.version.cuda, and questions for a CUDA build to torch.__version__.
 
     ## What it changes
-    Nothing. `torch.version.mlu` exists and is always None, so a rename would make guards fire and parsing fail.
+    Nothing. `torch.version.mlu` exists and is always None, so a rename would make guards fire and parsing fail. The
+    torch below torch_mlu is a CPU build, whose version has no `+cu121` behind it.
 
     ## Before
         import torch
@@ -41,6 +45,14 @@ class VersionCuda(Rule):
     safety = Safety.MANUAL
     topics = ("advice",)
     needs = (b"version",)
+
+    def visit_file(self, unit: Unit) -> Iterable[Finding]:
+        """`"+cu" in torch.__version__`, `torch.__version__.endswith("+cu121")`."""
+        if not _BUILD.search(unit.data):
+            return
+        for node in unit.index.nodes[ast.Constant]:
+            if isinstance(node.value, str) and _TAG.search(node.value) and _asks_version(unit, node):
+                yield self.found(unit, node, "build", tag=node.value)
 
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Whole chains, and `cuda` imported from torch.version."""
@@ -74,3 +86,38 @@ def _imported(unit: Unit) -> frozenset[str]:
         )
         unit.memo["version_cuda.names"] = known
     return known  # type: ignore[return-value]
+
+
+def _asks_version(unit: Unit, node: ast.expr) -> bool:
+    """Whether a text is compared with torch's version, or looked for in it."""
+    outer = unit.parent(node)
+    if isinstance(outer, (ast.Tuple, ast.List, ast.Set)):
+        node, outer = outer, unit.parent(outer)
+    if isinstance(outer, ast.Compare):
+        return any(_is_version(unit, side) for side in (outer.left, *outer.comparators) if side is not node)
+    if isinstance(outer, ast.Call) and node in outer.args:
+        subject = [outer.func.value] if isinstance(outer.func, ast.Attribute) else []
+        return any(_is_version(unit, part) for part in (*subject, *outer.args) if part is not node)
+    return False
+
+
+def _is_version(unit: Unit, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is torch's version, or made of it by methods, `str` and variables."""
+    while isinstance(node, (ast.Call, ast.Subscript)):
+        if isinstance(node, ast.Subscript):
+            node = node.value
+        elif unit.name(node.func) in ("importlib.metadata.version", "importlib_metadata.version"):
+            return bool(node.args) and is_text(node.args[0], "torch")
+        elif isinstance(node.func, ast.Attribute) and unit.name(node.func) is None or not node.args:
+            node = node.func.value if isinstance(node.func, ast.Attribute) else node.func
+        else:
+            node = node.args[0]
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return False
+    if unit.name(node) in _VERSIONS:
+        return True
+    if not isinstance(node, ast.Name) or depth > 3:
+        return False
+    owner = unit.index.owner(unit.scope(node), node.id)
+    values = [b.value for b in (owner.bindings.get(node.id, ()) if owner else ()) if b.kind == "assign"]
+    return any(value is not None and _is_version(unit, value, depth + 1) for value in values)
