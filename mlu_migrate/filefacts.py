@@ -46,8 +46,11 @@ def _sinks(data: bytes) -> Iterator[re.Match[bytes]]:
 
 
 # What only the tree can tell: own methods of these names, aliases of torch modules, star imports.
-_NEEDS_TREE = re.compile(
-    rb"def (?:cuda|is_cuda|mlu|is_mlu)\b|import \*|^\w+\s*=\s*(?:\w+\.)*(?:torch|cuda)\b", re.MULTILINE
+# Patterns that begin with plain text, which `re` looks for without trying each place.
+_NEEDS_TREE = (
+    re.compile(rb"def (?:cuda|is_cuda|mlu|is_mlu)\b"),
+    re.compile(rb"import \*"),
+    re.compile(rb"\n\w+\s*=\s*(?:\w+\.)*(?:torch|cuda)\b"),
 )
 _IMPORTS = re.compile(
     rb"^(?:from[ \t]+[.\w]+[ \t]+import[ \t]+(?:\([^)]*\)|[^\r\n(]+)|import[ \t]+[^\r\n]+)", re.MULTILINE
@@ -141,7 +144,10 @@ class _Looking:
         self.stored: set[tuple[str, str, str]] = set()
 
     def at(self, data: bytes) -> None:
-        if not _NEEDS_TREE.search(data) and not any(_asks_for_tree(m) for m in _sinks(data)):
+        lines = b"\n" + data
+        if not any(pattern.search(lines) for pattern in _NEEDS_TREE) and not any(
+            _asks_for_tree(m) for m in _sinks(data)
+        ):
             self._by_pattern(data)
             return
         try:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from mlu_migrate.scopes import Binding, Index, Scope
 
 UNKNOWN = "?"
-_NOTHING = frozenset((UNKNOWN,))
+NOTHING = frozenset((UNKNOWN,))  # one object, so that callers may ask for it with `is`
 _TORCH = frozenset(("torch",))
 _LIMIT = 12  # aliases of aliases; deeper chains are treated as unknown
 
@@ -36,6 +36,7 @@ class Names:
         self.stars = stars or {}
         self._holding: frozenset[str] | None = None
         self._cache: dict[ast.AST, frozenset[str]] = {}
+        self._roots: dict[ast.Name, frozenset[str]] = {}  # of the names that dotted names begin with
         self._star_modules = [n for scope in index.scopes.values() for n in scope.stars]
 
     def of(self, node: ast.AST | None) -> str | None:
@@ -54,16 +55,16 @@ class Names:
         if cached is not None:
             return cached
         if depth > _LIMIT:
-            return frozenset((UNKNOWN,))
-        self._cache[node] = frozenset((UNKNOWN,))  # a cycle of aliases ends here
+            return NOTHING
+        self._cache[node] = NOTHING  # a cycle of aliases ends here
         parts: list[str] = []
         current = node
         while isinstance(current, ast.Attribute):
             parts.append(current.attr)
             current = current.value
         if isinstance(current, ast.Name):
-            roots = self._name(current, depth)
-            if parts and parts[-1] in self._holding_torch() and (roots == _NOTHING or self._is_own_class(current.id)):
+            roots = self._roots.get(current) or self._root(current, depth)
+            if parts and parts[-1] in self._holding_torch() and (roots == NOTHING or self._is_own_class(current.id)):
                 parts.pop()
                 roots = frozenset(("torch",))
         elif isinstance(current, ast.Subscript):
@@ -73,7 +74,9 @@ class Names:
         elif isinstance(current, ast.Call):
             roots = self._dynamic(current, depth)
         else:
-            roots = frozenset((UNKNOWN,))
+            roots = NOTHING
+        if roots == NOTHING:
+            return NOTHING
         suffix = ".".join(reversed(parts))
         result = frozenset(self._export(f"{r}.{suffix}" if suffix and r != UNKNOWN else r) for r in roots)
         self._cache[node] = result
@@ -114,7 +117,7 @@ class Names:
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             if self.all_of(node.value, depth + 1) == frozenset(("sys.modules",)):
                 return frozenset((node.slice.value,))
-        return _NOTHING
+        return NOTHING
 
     def _dynamic(self, node: ast.Call, depth: int) -> frozenset[str]:
         """`getattr(torch, "cuda")` and `importlib.import_module("torch.cuda")` with plain texts."""
@@ -128,7 +131,11 @@ class Names:
             and self.of(node.func) in ("importlib.import_module", "__import__")
         ):
             return frozenset((text,))
-        return frozenset((UNKNOWN,))
+        return NOTHING
+
+    def _root(self, node: ast.Name, depth: int) -> frozenset[str]:
+        found = self._roots[node] = self._name(node, depth)
+        return found
 
     def _name(self, node: ast.Name, depth: int) -> frozenset[str]:
         scope = self.index.scope_of.get(node) or self.index.scope(node)
@@ -136,10 +143,12 @@ class Names:
         if owner is None:
             return frozenset((self._star(node.id) or (node.id if node.id in _BUILTINS else UNKNOWN),))
         bindings = self._reaching(owner, scope, node)
+        if len(bindings) == 1:
+            return self.meaning(bindings[0], depth)
         out: set[str] = set()
         for binding in bindings:
             out |= self.meaning(binding, depth)
-        return frozenset(out) or frozenset((UNKNOWN,))
+        return frozenset(out) or NOTHING
 
     def meaning(self, binding: Binding, depth: int = 0) -> frozenset[str]:
         """What one binding makes its name stand for."""
@@ -149,7 +158,7 @@ class Names:
             scope = self.index.scope_of.get(binding.node)
             if scope is self.index.module:
                 return frozenset((f"{self.module}.{binding.name}" if self.module else f".{binding.name}",))
-            return frozenset((UNKNOWN,))
+            return NOTHING
         if binding.kind == "assign" and isinstance(binding.value, (ast.Name, ast.Attribute, ast.IfExp, ast.Call)):
             target = (
                 binding.node.targets[0]
@@ -158,7 +167,7 @@ class Names:
             )
             if isinstance(target, ast.Name) or binding.value is not getattr(binding.node, "value", None):
                 return self.all_of(binding.value, depth + 1)
-        return frozenset((UNKNOWN,))
+        return NOTHING
 
     def of_alias(self, node: ast.ImportFrom, alias: ast.alias) -> str:
         """Canonical name of one name of a from-import."""

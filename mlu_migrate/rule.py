@@ -9,6 +9,7 @@ import pkgutil
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
+from mlu_migrate import sieve
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.suppress import Suppressions
 from mlu_migrate.unit import Unit
@@ -19,7 +20,7 @@ class Rule:
     Looks at nodes of one file and yields findings. Stateless: what it needs it asks the Unit.
 
     Methods named ``visit_<ast type>`` are called with (node, unit) in source order for every node of that type;
-    ``visit_file`` once. The class docstring is the rule's page.
+    ``visit_file`` once. A decorator of sieve.py narrows what a method is shown. The class docstring is the rule's page.
     """
 
     code: ClassVar[str] = ""
@@ -122,11 +123,18 @@ def dispatch() -> tuple[dict[type, list[tuple[Rule, str]]], tuple[Rule, ...]]:
     return table, rules
 
 
+@functools.cache
+def _needed() -> frozenset[bytes]:
+    """Every word that some rule needs."""
+    return frozenset(word for rule in all_rules() for word in rule.needs)
+
+
 def run(unit: Unit, wanted: Iterable[str] | None = None) -> Iterator[Finding]:
     """Findings of all rules for one file."""
     table, rules = dispatch()
     data = unit.data
-    idle = {r for r in rules if r.needs and not any(word in data for word in r.needs)}
+    absent = frozenset(word for word in _needed() if word not in data)
+    idle = {r for r in rules if r.needs and absent.issuperset(r.needs)}
     for rule in rules:
         if rule not in idle:
             yield from rule.visit_file(unit)
@@ -138,7 +146,8 @@ def run(unit: Unit, wanted: Iterable[str] | None = None) -> Iterator[Finding]:
             if rule in idle:
                 continue
             visit = getattr(rule, attribute)
-            for node in nodes:
+            narrow = sieve.of(visit)
+            for node in nodes if narrow is None else narrow.nodes(unit):
                 found = visit(node, unit)
                 if found:
                     yield from found

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -69,7 +71,8 @@ class Scope:
 class Index:
     """What one walk of a module leaves behind."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, before_text: Callable[[ast.JoinedStr], None] | None = None) -> None:
+        """``before_text`` is handed each f-string before the walk goes into it, and may put other nodes into it."""
         self.tree = tree
         self.nodes: dict[type, list[Any]] = defaultdict(list)
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -78,11 +81,9 @@ class Index:
         ] = {}  # for Name, Lambda, def, class, comprehension, call: where it is evaluated
         self.module = Scope(tree, None)
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
-        self.loads: dict[tuple[Scope, str], list[ast.Name]] = {}
-        self._names: list[tuple[ast.Name, Scope]] = []
+        self._before_text = before_text
         self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
         self._run(tree)
-        self._place_loads()
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         """The syntactic parent."""
@@ -100,15 +101,32 @@ class Index:
             found = found or self.scope_of.get(node)
         return found
 
-    # The walk is iterative: 400 chained calls overflow Python's stack otherwise.
+    # The walk is iterative: 400 chained calls overflow Python's stack otherwise. Children are put on the stack last
+    # first; the kinds that make up most of a file are dealt with in place.
     def _run(self, tree: ast.Module) -> None:
         stack: list[tuple[ast.AST, Scope]] = [(s, self.module) for s in reversed(tree.body)]
-        parents, nodes = self.parents, self.nodes
+        push, pop = stack.append, stack.pop
+        parents, nodes, scope_of, attributes = self.parents, self.nodes, self.scope_of, self.attributes
+        names, constants, dotted = nodes[ast.Name], nodes[ast.Constant], nodes[ast.Attribute]
         for statement in tree.body:
             parents[statement] = tree
         while stack:
-            node, scope = stack.pop()
+            node, scope = pop()
             kind = type(node)
+            if kind is ast.Name:
+                names.append(node)
+                scope_of[node] = scope
+                continue
+            if kind is ast.Constant:
+                constants.append(node)
+                continue
+            if isinstance(node, ast.Attribute):
+                dotted.append(node)
+                attributes[node.attr].append(node)
+                child = node.value
+                parents[child] = node
+                push((child, scope))
+                continue
             nodes[kind].append(node)
             enter = _ENTER.get(kind)
             if enter is not None:
@@ -116,27 +134,27 @@ class Index:
                 if inner is not None:
                     stack.extend(reversed(inner))
                     continue
-            children: list[tuple[ast.AST, Scope]] = []
-            for name in node._fields:
+            for name in _CHILDREN.get(kind) or _children_of(kind):
                 value = getattr(node, name, None)
-                if isinstance(value, list):
-                    for item in value:
+                if value.__class__ is list:
+                    for item in reversed(value):
                         if isinstance(item, ast.AST):
                             parents[item] = node
-                            children.append((item, scope))
-                elif isinstance(value, ast.AST) and not isinstance(value, _SKIP):
+                            push((item, scope))
+                elif isinstance(value, ast.AST):
                     parents[value] = node
-                    children.append((value, scope))
-            if children:
-                children.reverse()
-                stack.extend(children)
+                    push((value, scope))
 
-    def _place_loads(self) -> None:
-        for name, scope in self._names:
+    @cached_property
+    def loads(self) -> dict[tuple[Scope, str], list[ast.Name]]:
+        """The places that read a name, by the scope whose name it is."""
+        found: dict[tuple[Scope, str], list[ast.Name]] = {}
+        for name in self.nodes[ast.Name]:
             if isinstance(name.ctx, ast.Load):
-                owner = self.owner(scope, name.id)
+                owner = self.owner(self.scope_of[name], name.id)
                 if owner is not None:
-                    self.loads.setdefault((owner, name.id), []).append(name)
+                    found.setdefault((owner, name.id), []).append(name)
+        return found
 
     def owner(self, scope: Scope, name: str) -> Scope | None:
         """The scope whose binding a name used in ``scope`` refers to, None for builtins and unknowns."""
@@ -160,7 +178,13 @@ class Index:
         return out
 
 
-_SKIP = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+_CHILDREN: dict[type, tuple[str, ...]] = {}
+
+
+def _children_of(kind: type[ast.AST]) -> tuple[str, ...]:
+    """Fields that may hold nodes, last first; operators and contexts are no nodes here."""
+    found = tuple(name for name in reversed(kind._fields) if name not in ("ctx", "op", "ops"))
+    return _CHILDREN.setdefault(kind, found)
 
 
 def _evaluated_outside(owner: ast.AST, child: ast.AST) -> bool:
@@ -173,14 +197,9 @@ def _evaluated_outside(owner: ast.AST, child: ast.AST) -> bool:
     return False
 
 
-def _name(index: Index, node: ast.Name, scope: Scope) -> list[tuple[ast.AST, Scope]]:
-    index.scope_of[node] = scope
-    index._names.append((node, scope))
-    return []
-
-
-def _attribute(index: Index, node: ast.Attribute, scope: Scope) -> None:
-    index.attributes[node.attr].append(node)
+def _joined(index: Index, node: ast.JoinedStr, scope: Scope) -> None:
+    if index._before_text is not None:
+        index._before_text(node)
 
 
 def _import(index: Index, node: ast.Import, scope: Scope) -> list[tuple[ast.AST, Scope]]:
@@ -379,8 +398,7 @@ def _match_as(index: Index, node: Any, scope: Scope) -> None:
 
 
 _ENTER: dict[type, Any] = {
-    ast.Name: _name,
-    ast.Attribute: _attribute,
+    ast.JoinedStr: _joined,
     ast.Import: _import,
     ast.ImportFrom: _import_from,
     ast.Assign: _assign,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import libcst as cst
@@ -162,42 +163,49 @@ def _piece(text: str, base: int, first: int, last: int, raw: str, plain: bool) -
     return Piece(start, start + len(text[first:last].encode("utf-8")), raw, plain)
 
 
-def replace_joined(tree: ast.Module, source: bytes, offset_of, words: re.Pattern[bytes]) -> None:  # type: ignore[no-untyped-def]
+def replacing_joined(
+    source: bytes, offset_of: Callable[[int, int], int], words: re.Pattern[bytes]
+) -> Callable[[ast.JoinedStr], None] | None:
     """
-    Give the expressions inside f-strings that contain a trigger word their right positions (Python before 3.12).
+    What gives the expressions inside an f-string that holds a trigger word their right positions (Python before 3.12).
 
-    ``offset_of(line, column)`` turns an `ast` position into an offset of ``source``.
+    None where no f-string of ``source`` holds one. ``offset_of(line, column)`` turns an `ast` position into an offset
+    of ``source``.
     """
     if not _HOLE.search(source) or not any(words.search(m.group()) for m in _FSTRING.finditer(source)):
-        return
+        return None
     starts = [0] + [m.end() for m in re.finditer(rb"\r\n|\r|\n", source)]
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.JoinedStr):
-            continue
+
+    def replace(node: ast.JoinedStr) -> None:
         first = offset_of(node.lineno, node.col_offset)
-        last = offset_of(node.end_lineno, node.end_col_offset)
+        last = offset_of(node.end_lineno, node.end_col_offset)  # type: ignore[arg-type]
         raw = source[first:last]
-        if not words.search(raw):
-            continue
+        if words.search(raw):
+            _replace_holes(node, raw, first, starts)
+
+    return replace
+
+
+def _replace_holes(node: ast.JoinedStr, raw: bytes, first: int, starts: list[int]) -> None:
+    try:
+        parsed, state = parse_expression(raw)
+    except (cst.ParserSyntaxError, ValueError, UnicodeDecodeError):
+        return
+    text = raw.decode("utf-8")
+    inner = [p for p in _formatted(parsed) if isinstance(p, cst.FormattedStringExpression)]
+    holes = [v for v in node.values if isinstance(v, ast.FormattedValue)]
+    if len(inner) != len(holes):
+        return
+    for part, hole in zip(inner, holes):
+        begin, finish = _span(state, part.expression)
+        at = first + len(text[:begin].encode("utf-8"))
+        code = text[begin:finish]
         try:
-            parsed, state = parse_expression(raw)
-        except (cst.ParserSyntaxError, ValueError, UnicodeDecodeError):
+            fresh = ast.parse("(" + code + "\n)", mode="eval").body
+        except SyntaxError:
             continue
-        text = raw.decode("utf-8")
-        inner = [p for p in _formatted(parsed) if isinstance(p, cst.FormattedStringExpression)]
-        holes = [v for v in node.values if isinstance(v, ast.FormattedValue)]
-        if len(inner) != len(holes):
-            continue
-        for part, hole in zip(inner, holes):
-            begin, finish = _span(state, part.expression)
-            at = first + len(text[:begin].encode("utf-8"))
-            code = text[begin:finish]
-            try:
-                fresh = ast.parse("(" + code + "\n)", mode="eval").body
-            except SyntaxError:
-                continue
-            _move(fresh, at, starts)
-            hole.value = fresh
+        _move(fresh, at, starts)
+        hole.value = fresh
 
 
 def _formatted(node: cst.CSTNode) -> list[cst.CSTNode]:

@@ -31,10 +31,11 @@ class Unit:
         self.settings = settings
         self.facts = facts
         self.memo: dict[str, object] = {}  # what several rules work out once a file
+        before_text = None
         if sys.version_info < (3, 12) and (b"f'" in self.data or b'f"' in self.data or b"F" in self.data):
-            strings.replace_joined(tree, self.data, source.offset, WORDS)
+            before_text = strings.replacing_joined(self.data, source.offset, WORDS)
         self.tree = tree
-        self.index = Index(tree)
+        self.index = Index(tree, before_text)
         self.module = facts.module_of(path)
         stars = {m: apimap.members(m) for m in _star_modules(self.index)}
         self.names = Names(self.index, self.module, facts.exports, stars, path.endswith("__init__.py"))

@@ -19,7 +19,7 @@ from mlu_migrate.flow import tables as flow_tables
 from mlu_migrate.sinks import DEVICE, OTHER_DEVICES
 from mlu_migrate.unit import Unit
 
-_MLU = re.compile(r"(^|_|\b)mlu(\b|_|:|$)", re.IGNORECASE)
+_MLU = re.compile(r"(^|_|\b)(mlu|Mlu|MLU)(\b|_|:|$)")
 _CUDA = re.compile(r"cuda|nccl", re.IGNORECASE)
 
 
@@ -135,6 +135,17 @@ def _is_mlu(value: object) -> bool:
 
 
 def _ladders(unit: Unit) -> list[Kept]:
+    known = unit.memo.get("vendors.ladders")
+    if known is None:
+        known = unit.memo["vendors.ladders"] = _find_ladders(unit) if _names_mlu(unit) else []
+    return known  # type: ignore[return-value]
+
+
+def _names_mlu(unit: Unit) -> bool:
+    return b"mlu" in unit.data or b"MLU" in unit.data or b"Mlu" in unit.data
+
+
+def _find_ladders(unit: Unit) -> list[Kept]:
     out: list[Kept] = []
     for node in unit.index.nodes[ast.If]:
         parent = unit.parent(node)
@@ -222,6 +233,8 @@ def _blocks(parent: ast.AST | None) -> Iterator[list[ast.stmt]]:
 
 def _twins(unit: Unit) -> list[Kept]:
     """`def is_cuda_available` beside `def is_mlu_available`: each answers for its own device."""
+    if not _names_mlu(unit):
+        return []
     out: list[Kept] = []
     for kind in (ast.FunctionDef, ast.AsyncFunctionDef):
         for node in unit.index.nodes[kind]:
@@ -266,7 +279,7 @@ def supports_mlu(unit: Unit) -> bool:
 
 
 def _asks(unit: Unit) -> bool:
-    if b"mlu" not in unit.data and b"MLU" not in unit.data:
+    if not _names_mlu(unit):
         return False
     for kind in (ast.If, ast.IfExp, ast.While):
         for node in unit.index.nodes[kind]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import callargs
+from mlu_migrate import callargs, sieve
 from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.sinks import DEVICE_CALLS
@@ -61,6 +61,7 @@ class AutocastDefault(Rule):
     safety = Safety.SAFE
     topics = ("precision",)
 
+    @sieve.attributes(("is_autocast_enabled", "set_autocast_enabled"))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`torch.is_autocast_enabled`, called without a device or passed on as a function."""
         if node.attr not in ("is_autocast_enabled", "set_autocast_enabled") or not isinstance(node.ctx, ast.Load):
@@ -74,6 +75,7 @@ class AutocastDefault(Rule):
         start = unit.attr_span(node)[0]
         yield self.found(unit, node, "asked", Edit(start, start, b"mlu."), old=name, new=f"torch.mlu.{node.attr}")
 
+    @sieve.calls(_PARTIAL, roots=("torch.",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Calls that lack their device."""
         name = unit.callee(node)

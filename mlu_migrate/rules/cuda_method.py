@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import methodtexts, receivers
+from mlu_migrate import methodtexts, receivers, sieve
 from mlu_migrate.model import Confidence, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -59,6 +59,7 @@ class CudaMethod(Rule):
     topics = ("devices",)
     needs = (b"cuda",)
 
+    @sieve.calls(words=("cuda",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Only calls: an attribute called cuda that is not called is data."""
         func = node.func
@@ -79,6 +80,7 @@ class CudaMethod(Rule):
         else:
             yield self.found(unit, span, "renamed", unit.rename_attr(func, "mlu"))
 
+    @sieve.attributes(("cuda",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`map(torch.Tensor.cuda, xs)`: the method as a value."""
         if node.attr != "cuda" or isinstance(node.ctx, ast.Del) or is_kept(unit, node):
@@ -91,6 +93,7 @@ class CudaMethod(Rule):
         elif not called and isinstance(node.ctx, ast.Load) and methodtexts.is_method(unit, node):
             yield self.found(unit, unit.attr_span(node), "value", unit.rename_attr(node, "mlu"))
 
+    @sieve.texts("cuda".__eq__)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """`getattr(x, "cuda")()`, `methodcaller("cuda")`."""
         if node.value == "cuda" and methodtexts.texts(unit).get(node) == "cuda" and not is_kept(unit, node):

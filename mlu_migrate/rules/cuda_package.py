@@ -6,7 +6,7 @@ import ast
 import functools
 from collections.abc import Iterator
 
-from mlu_migrate import apimap
+from mlu_migrate import apimap, sieve
 from mlu_migrate.fallback import has_fallback
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
@@ -67,12 +67,14 @@ class CudaPackage(Rule):
         for alias in node.names:
             yield from self._tell(unit, alias, alias.name, node)
 
+    @sieve.calls(_IMPORTERS)
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`importlib.import_module("flash_attn")`."""
         if node.args and is_text(node.args[0]) and unit.callee(node) in _IMPORTERS:
             text = node.args[0].value  # type: ignore[attr-defined]
             yield from self._tell(unit, node, text, unit.statement(node))
 
+    @sieve.attributes(roots=("faiss.",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`faiss.StandardGpuResources()`: the GPU side of a package that has a CPU side."""
         if "gpu" in node.attr.lower() and (unit.name(node) or "").startswith("faiss."):

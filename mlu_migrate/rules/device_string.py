@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from mlu_migrate import sinks, vendors
+from mlu_migrate import sieve, sinks, vendors
 from mlu_migrate.decide import ASSIGNED, StringRule
 from mlu_migrate.flow import Proof
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
@@ -63,6 +63,7 @@ class DeviceString(StringRule):
     needs = (b"cu",)
     kind = DEVICE
 
+    @sieve.texts(lambda text: "cuda" in text or ASSIGNED.fullmatch(text) is not None)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Plain and composed literals."""
         if isinstance(node.value, str) and "cuda" in node.value and self.kind.text.fullmatch(node.value):
@@ -117,6 +118,7 @@ class DeviceString(StringRule):
             safety = Safety.SAFE if counted else Safety.UNSAFE
             yield self.found(unit, node, "sliced", edit, safety=safety, severity=Severity.WARNING)
 
+    @sieve.calls(("dict",), roots=("re.",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Regular expressions over device strings, and `dict(cuda=..., cpu=...)` as a dispatch table."""
         name = unit.callee(node) or ""

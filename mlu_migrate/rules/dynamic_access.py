@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import dynamic, sinks, typetexts
+from mlu_migrate import dynamic, sieve, sinks, typetexts
 from mlu_migrate.dynamic import Spelled
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.rename import target
@@ -64,6 +64,7 @@ class DynamicAccess(Rule):
     safety = Safety.SAFE
     topics = ("names",)
 
+    @sieve.calls(_ACCESS | _IMPORT | _MODULES | _EVALUATED | _TIMED, ends=(".skipif", ".xfail"))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """getattr and its family, imports by text, and evaluated code."""
         name = unit.callee(node) or ""
@@ -103,6 +104,7 @@ class DynamicAccess(Rule):
         if owner is not None:
             yield from self._decided(unit, node.slice, dynamic.member(unit, owner, text), reads=True)
 
+    @sieve.attributes(_FUNCTIONS)
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`libs["t"].cuda.synchronize()`: a function of torch.cuda, and what it is asked of cannot be followed."""
         owner = node.value
@@ -129,6 +131,7 @@ class DynamicAccess(Rule):
             if unit.name(node.comparators[0]) == "sys.modules" and not is_kept(unit, node):
                 yield from self._path(unit, node.left, loaded_only=True)
 
+    @sieve.texts(lambda text: text.startswith("torch.cuda."))
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """A dotted path in a place nothing is known of: `{"_target_": "torch.cuda.amp.GradScaler"}`."""
         text = node.value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import objects
+from mlu_migrate import objects, sieve
 from mlu_migrate.callargs import keyword_name
 from mlu_migrate.model import Confidence, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
@@ -73,6 +73,7 @@ class GraphAndHandle(Rule):
     safety = Safety.SAFE
     topics = ("graphs",)
 
+    @sieve.calls(("functools.partial", *_GRAPH, *_GRAPHS))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`torch.cuda.graph(...)` and `torch.cuda.CUDAGraph(...)`, also through functools.partial."""
         name = unit.callee(node)
@@ -90,6 +91,7 @@ class GraphAndHandle(Rule):
                     unit, word, "lacking", severity=Severity.ERROR, word=word.arg or "", callee=unit.text(node.func)
                 )
 
+    @sieve.attributes(("capture_begin", *_HANDLES, *_MEMBERS))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Handles, and members of graphs that MLUGraph lacks."""
         if node.attr in _HANDLES:

@@ -6,7 +6,7 @@ import ast
 import functools
 from collections.abc import Iterator
 
-from mlu_migrate import apimap
+from mlu_migrate import apimap, sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -51,6 +51,7 @@ class HostOperator(Rule):
     topics = ("precision", "advice")
     needs = _DEVICE
 
+    @sieve.calls(roots=("torch.",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Calls by canonical name."""
         name = unit.callee(node)

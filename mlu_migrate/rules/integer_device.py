@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from mlu_migrate import loading, receivers
+from mlu_migrate import loading, receivers, sieve
 from mlu_migrate.callargs import quoted
 from mlu_migrate.flow import Proof
 from mlu_migrate.model import Confidence, Finding, Safety, Severity
@@ -59,6 +59,7 @@ class IntegerDevice(Rule):
     safety = Safety.SAFE
     topics = ("devices",)
 
+    @sieve.calls(loading.LOADERS, roots=("torch.", "transformers."), words=("to",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Literals are rewritten one by one."""
         given = _device_argument(unit, node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import methodtexts, receivers
+from mlu_migrate import methodtexts, receivers, sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -46,6 +46,7 @@ class IsCuda(Rule):
     topics = ("devices",)
     needs = (b"is_cuda",)
 
+    @sieve.attributes(("is_cuda",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Reads only; a store is the project's own attribute."""
         if node.attr != "is_cuda" or is_kept(unit, node):
@@ -64,6 +65,7 @@ class IsCuda(Rule):
         elif receiver.kind == "value":
             yield self.found(unit, span, "renamed", unit.rename_attr(node, "is_mlu"))
 
+    @sieve.texts("is_cuda".__eq__)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """`getattr(x, "is_cuda", False)`."""
         if node.value == "is_cuda" and node in methodtexts.texts(unit) and not is_kept(unit, node):

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from mlu_migrate import sinks, typetexts
+from mlu_migrate import sieve, sinks, typetexts
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
@@ -53,6 +53,7 @@ class LegacyType(Rule):
     safety = Safety.SAFE
     topics = ("devices",)
 
+    @sieve.texts(lambda text: text.startswith("torch.cuda"))
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Whole type names, and the beginning of composed ones."""
         text = node.value
@@ -80,6 +81,7 @@ class LegacyType(Rule):
             if edits:
                 yield self.found(unit, node, "replaced", edits, old="torch.cuda.", new="torch.mlu.")
 
+    @sieve.calls(_DEFAULT)
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`torch.set_default_tensor_type(torch.cuda.FloatTensor)`: the type is MLU101's, the advice stands here."""
         if unit.callee(node) in _DEFAULT and node.args and not is_kept(unit, node):

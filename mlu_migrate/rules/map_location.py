@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from mlu_migrate import loading
+from mlu_migrate import loading, sieve
 from mlu_migrate.decide import next_line
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.rename import mapped, spell
@@ -103,11 +103,13 @@ class MapLocation(Rule):
         if inside:
             yield self.found(unit, node, "comprehension", inside, severity=Severity.WARNING)
 
+    @sieve.calls(("dict",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`dict([("cuda:0", "cuda:1")])`: which texts are tags and which are devices is for a human."""
         if node in loading.tables(unit) and _device_texts(node) and not is_kept(unit, node):
             yield self.found(unit, node, "called", severity=Severity.WARNING)
 
+    @sieve.texts(lambda text: DEVICE.text.fullmatch(text) is not None)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """`"cuda" in loc` inside a function given as map_location: the tag of new checkpoints is asked for as well."""
         known = loading.tags(unit)

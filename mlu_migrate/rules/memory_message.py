@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from mlu_migrate import sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -60,10 +61,10 @@ class MemoryMessage(Rule):
     topics = ("advice",)
     needs = (b"CUDA", b"cuda", b"cuDNN", b"CUDNN", b"CUBLAS", b"NCCL", b"nccl", b"assert")
 
+    @sieve.texts(lambda text: text in _WORDS or len(text) > 9 and _TEXT.search(text) is not None)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Texts that are compared, searched or matched."""
-        if not isinstance(node.value, str):
-            return
+        assert isinstance(node.value, str)
         parent = unit.parent(node)
         if node.value in _WORDS and isinstance(parent, ast.Compare) and node is parent.left:
             if isinstance(parent.ops[0], (ast.In, ast.NotIn)) and _is_error_text(unit, parent.comparators[0]):

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from mlu_migrate import sieve
 from mlu_migrate.fallback import has_fallback
 from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
@@ -73,6 +74,7 @@ class NativeKernel(Rule):
         b".target sm_",
     )
 
+    @sieve.calls(_BUILDERS)
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """CUDAExtension, load, load_inline."""
         name = unit.callee(node)
@@ -129,6 +131,7 @@ class NativeKernel(Rule):
             seen.add(name)
             yield self.found(unit, node, "extension", safety=Safety.MANUAL, severity=Severity.WARNING, module=name)
 
+    @sieve.attributes(("CUDA_HOME", "CUDAExtension"))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`torch.utils.cpp_extension.CUDA_HOME`."""
         if node.attr == "CUDA_HOME" and unit.name(node) == f"{_BASE}.CUDA_HOME":
@@ -156,6 +159,7 @@ class NativeKernel(Rule):
             unit.memo["native.home"] = True
             yield self.found(unit, node, "home", safety=Safety.MANUAL, severity=Severity.WARNING)
 
+    @sieve.texts(lambda text: len(text) > 60 or _LIBRARY.fullmatch(text) is not None)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """CUDA source text in a string, and libraries of the toolkit that are opened by name."""
         if isinstance(node.value, str) and len(node.value) < 60 and _LIBRARY.fullmatch(node.value):

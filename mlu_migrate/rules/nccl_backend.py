@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from mlu_migrate import sieve
 from mlu_migrate.decide import ASSIGNED, StringRule
 from mlu_migrate.model import Edit, Finding, Severity
 from mlu_migrate.sinks import BACKEND
@@ -44,6 +45,7 @@ class NcclBackend(StringRule):
     needs = (b"nccl", b"NCCL")
     kind = BACKEND
 
+    @sieve.texts(lambda text: "nccl" in text.lower())
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Plain literals."""
         if isinstance(node.value, str) and self.kind.text.fullmatch(node.value):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import apimap
+from mlu_migrate import apimap, sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
@@ -41,6 +41,7 @@ class NoCounterpart(Rule):
     safety = Safety.MANUAL
     topics = ("names",)
 
+    @sieve.attributes(("__cuda_array_interface__",), roots=("torch.",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Whole chains only."""
         parent = unit.parent(node)
@@ -64,6 +65,7 @@ class NoCounterpart(Rule):
             if alias.name != "*":
                 yield from self.tell(unit, alias, f"{node.module}.{alias.name}")
 
+    @sieve.calls(("torch.library.impl", "torch.library.Library"), words=("impl",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Dispatch keys given as text: `torch.library.impl("my::op", "CUDA")`, `library.impl("op", f, "CUDA")`."""
         leaf = node.func.attr if isinstance(node.func, ast.Attribute) else ""

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from mlu_migrate import sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -60,6 +61,7 @@ class NvidiaTool(Rule):
     topics = ("advice",)
     needs = (b"nv", b"nsys", b"ncu", b"cuobjdump")
 
+    @sieve.texts(lambda text: _TOOL.search(text) is not None)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Texts that are a command or the head of one."""
         if not isinstance(node.value, str) or not any(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from mlu_migrate import sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument, is_text
@@ -116,6 +117,9 @@ NAMES = {
 _DEVICE = re.compile(rb"cuda|mlu|device|\.to\(|accelerat")
 
 
+_WORDS = frozenset((*METHODS, *(name.rpartition(".")[2] for name in NAMES if name.startswith("Tensor."))))
+
+
 class OperatorLimit(Rule):
     """
     Calls that meet a stated limit of the MLU's operators.
@@ -145,6 +149,7 @@ class OperatorLimit(Rule):
     safety = Safety.MANUAL
     topics = ("precision", "advice")
 
+    @sieve.calls((*LIMITS, *NAMES), words=_WORDS)
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Known callees, and a few methods by name."""
         name = unit.callee(node)
@@ -169,8 +174,9 @@ class OperatorLimit(Rule):
     def visit_FunctionDef(self, node: ast.FunctionDef, unit: Unit) -> Iterator[Finding]:
         """`@torch.jit.script` above a function."""
         for decorator in node.decorator_list:
-            if not isinstance(decorator, ast.Call) and _DEVICE.search(unit.data):
-                yield from self._told(decorator, unit.name(decorator) or "", unit)
+            name = unit.name(decorator) or ""
+            if name in NAMES and not isinstance(decorator, ast.Call) and _DEVICE.search(unit.data):
+                yield from self._told(decorator, name, unit)
 
 
 def _on_host(unit: Unit, node: ast.Call) -> bool:

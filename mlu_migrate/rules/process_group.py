@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import callargs, objects
+from mlu_migrate import callargs, objects, sieve
 from mlu_migrate.model import Confidence, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument, is_text
@@ -59,6 +59,7 @@ class ProcessGroup(Rule):
     safety = Safety.SAFE
     topics = ("distributed",)
 
+    @sieve.calls(_GROUPS)
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Groups made without a backend, or with options."""
         name = unit.callee(node)
@@ -87,6 +88,7 @@ class ProcessGroup(Rule):
                 if not is_kept(unit, node):
                     yield self.found(unit, node, "version", severity=Severity.WARNING)
 
+    @sieve.attributes(_LACKING)
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`options.config.min_ctas` of an NCCL options object."""
         if node.attr not in _LACKING or is_kept(unit, node):

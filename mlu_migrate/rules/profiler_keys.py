@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import objects
+from mlu_migrate import objects, sieve
 from mlu_migrate.callargs import keyword_name
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.rename import target
@@ -68,6 +68,7 @@ class ProfilerKeys(Rule):
     safety = Safety.SAFE
     topics = ("profiling",)
 
+    @sieve.texts(_KEYS.__contains__)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Sort keys and metrics."""
         text = node.value
@@ -95,6 +96,7 @@ class ProfilerKeys(Rule):
         else:
             yield self.found(unit, node, "key", edits, old=text, new=new)
 
+    @sieve.attributes(("CUDA", *_KEYS))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Event attributes, and the enums where the table has no row for their path."""
         if node.attr == "CUDA":
@@ -121,6 +123,7 @@ class ProfilerKeys(Rule):
                 new=new,
             )
 
+    @sieve.calls((_OLD, _LEGACY, *_NEW))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Switches of the profilers themselves."""
         name = unit.callee(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from mlu_migrate import dynamic
+from mlu_migrate import dynamic, sieve
 from mlu_migrate.callargs import keyword_name
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rename import target
@@ -60,6 +60,7 @@ class TestDouble(Rule):
     safety = Safety.SAFE
     topics = ("names", "tests")
 
+    @sieve.calls(words=_BY_PATH | _BY_OBJECT | {"dict", "setitem", "delitem"})
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Patches given as a path, or as an object and a name."""
         leaf = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")

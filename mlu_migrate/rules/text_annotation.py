@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from mlu_migrate import rename, strings, typetexts
+from mlu_migrate import rename, sieve, strings, typetexts
 from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.scopes import Scope
@@ -62,6 +62,7 @@ class TextAnnotation(Rule):
         for at, text in typetexts.comments(unit):
             yield from self._names(unit, at, text, self._scope_at(unit, at), comment=True)
 
+    @sieve.texts(lambda text: "." in text)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Quoted types."""
         if not isinstance(node.value, str) or "." not in node.value or is_kept(unit, node):

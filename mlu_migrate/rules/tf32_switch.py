@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from mlu_migrate import sieve
 from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rename import chain
 from mlu_migrate.rule import Rule
@@ -75,6 +76,7 @@ class Tf32Switch(Rule):
         message = "ignored_deterministic" if "deterministic" in found and not asked else "ignored"
         yield self.found(unit, first, message, flags=", ".join(found))
 
+    @sieve.attributes(roots=(f"{_CUDNN}.",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Whole chains only."""
         if node.attr in _IGNORED or isinstance(unit.parent(node), ast.Attribute) and node.attr != "rnn":
@@ -92,6 +94,7 @@ class Tf32Switch(Rule):
         else:
             yield self.found(unit, node, "no_effect", severity=Severity.WARNING, cuda=name)
 
+    @sieve.calls(("torch.set_float32_matmul_precision",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`torch.set_float32_matmul_precision("high")` turns TF32 on for matrix products."""
         if unit.callee(node) == "torch.set_float32_matmul_precision" and node.args:

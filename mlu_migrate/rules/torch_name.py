@@ -5,11 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from mlu_migrate import sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rename import chain, spell, target
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 from mlu_migrate.vendors import is_kept
+
+# Private methods of storages, whatever they are called on.
+_STORAGE = {
+    "_share_cuda_": "_share_mlu_",
+    "_new_shared_cuda": "_new_shared_mlu",
+    "_release_ipc_counter_cuda": "_release_ipc_counter_mlu",
+}
 
 
 class TorchName(Rule):
@@ -49,6 +57,7 @@ class TorchName(Rule):
     topics = ("names",)
     needs = (b"torch", b"cuda")
 
+    @sieve.attributes(_STORAGE, roots=("torch.",), several=True)
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Whole chains only: the inner links of a longer torch name are part of it."""
         parent = unit.parent(node)
@@ -109,14 +118,6 @@ class TorchName(Rule):
                 cuda=names[0],
                 mlu=found.mlu,
             )
-
-
-# Private methods of storages, whatever they are called on.
-_STORAGE = {
-    "_share_cuda_": "_share_mlu_",
-    "_new_shared_cuda": "_new_shared_mlu",
-    "_release_ipc_counter_cuda": "_release_ipc_counter_mlu",
-}
 
 
 def _worth_telling(unit: Unit, node: ast.Attribute, name: str) -> bool:

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from mlu_migrate import sieve
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, is_text
 
 _VERSIONS = ("torch.__version__", "torch.version.__version__")
-_BUILD = re.compile(rb"\+cu|['\"]cu\d")  # a file without it asks for no build
 _TAG = re.compile(r"\+cu(?:[\d(\[\\]|$)|^cu\d{2,3}$")
 
 
@@ -47,13 +47,19 @@ class VersionCuda(Rule):
     needs = (b"version",)
 
     def visit_file(self, unit: Unit) -> Iterable[Finding]:
-        """`"+cu" in torch.__version__`, `torch.__version__.endswith("+cu121")`."""
-        if not _BUILD.search(unit.data):
-            return
-        for node in unit.index.nodes[ast.Constant]:
-            if isinstance(node.value, str) and _TAG.search(node.value) and _asks_version(unit, node):
-                yield self.found(unit, node, "build", tag=node.value)
+        """`from torch.version import cuda as cuda_version`."""
+        known = _imported(unit)
+        for node in unit.index.nodes[ast.Name] if known else ():
+            if node.id in known and isinstance(node.ctx, ast.Load) and unit.name(node) == "torch.version.cuda":
+                yield self.found(unit, node, "read")
 
+    @sieve.texts(lambda text: _TAG.search(text) is not None)
+    def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """`"+cu" in torch.__version__`, `torch.__version__.endswith("+cu121")`."""
+        if _asks_version(unit, node):
+            yield self.found(unit, node, "build", tag=str(node.value))
+
+    @sieve.attributes(("cuda", "mlu"))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Whole chains, and `cuda` imported from torch.version."""
         if node.attr == "cuda" and unit.name(node) == "torch.version.cuda":
@@ -62,16 +68,12 @@ class VersionCuda(Rule):
         elif node.attr == "mlu" and unit.name(node) == "torch.version.mlu":
             yield self.found(unit, node, "mlu")
 
+    @sieve.calls(("getattr",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`getattr(torch.version, "cuda", None)`."""
         if unit.callee(node) == "getattr" and len(node.args) > 1 and is_text(node.args[1], "cuda"):
             if unit.name(node.args[0]) == "torch.version":
                 yield self.found(unit, node, "read")
-
-    def visit_Name(self, node: ast.Name, unit: Unit) -> Iterator[Finding]:
-        """`from torch.version import cuda as cuda_version`."""
-        if node.id in _imported(unit) and isinstance(node.ctx, ast.Load) and unit.name(node) == "torch.version.cuda":
-            yield self.found(unit, node, "read")
 
 
 def _imported(unit: Unit) -> frozenset[str]:
