@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from mlu_migrate import sinks, texts
+from mlu_migrate import libraries, sinks, texts
 from mlu_migrate.flow import reading, rows, slots, targets
 from mlu_migrate.flow.uses import NOTHING, Proof, Shape, Use, leaf_of
 from mlu_migrate.sinks import Kind
@@ -22,6 +22,8 @@ def foreign_library(flow: Flow, call: ast.Call) -> str | None:
     for name in flow.unit.names.all_of(call.func):
         root = name.partition(".")[0]
         if root in sinks.FOREIGN and not name.startswith("cuda_"):
+            return root
+        if name in libraries.keeping():
             return root
     return None
 
