@@ -4,19 +4,27 @@ Models of timm and transformers, random weights: one training step on the CPU an
     python benchmarks/parity_models.py [--only NAME ...] [--json FILE]
 
 Says for each model how many tensors were compared, how many were equal bit for bit, and whether parity calls it a
-match. A mismatch here is a false alarm or a fault of the emulated device: nothing was migrated. Needs timm and
-transformers; where one of them cannot be imported, its models are named as not run, the others are, and the exit
-status is 2.
+match. A mismatch here is a false alarm or a fault of the emulated device: nothing was migrated.
+
+A library that is not installed is fetched by pip into a temporary folder that only the runs of its models see; torch
+stays as it is. Where that fails, its models are named as not run, the others are, and the exit status is 2.
+
+timm imports torchvision, whose Linux wheel on PyPI is built against CUDA: beside a CPU build of torch its C++ part
+does not load, and the import stops at the two operators it describes in Python. They are declared then, by name and
+without a kernel, and the output says so. No model here calls them; a call would raise.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 
 TIMM = (
@@ -26,6 +34,7 @@ TIMM = (
     "vit_tiny_patch16_224",
     "efficientnet_lite0",
     "swin_tiny_patch4_window7_224",
+    "mixer_s32_224",
 )
 TRANSFORMERS = ("bert", "gpt2", "llama", "t5", "vit", "distilbert")
 
@@ -35,14 +44,77 @@ def library_of(name: str) -> str:
     return "timm" if name in TIMM else "transformers"
 
 
-def missing(libraries: set[str]) -> dict[str, str]:
-    """Those that cannot be imported, each with the last line of the reason."""
-    found = {}
-    for library in sorted(libraries):
-        done = subprocess.run([sys.executable, "-c", f"import {library}"], capture_output=True, text=True, check=False)
-        if done.returncode:
-            found[library] = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-    return found
+def load(library: str) -> str:
+    """Import a library. Says what had to be done for it, nothing where it simply could be imported."""
+    done = declare_torchvision() if library == "timm" else ""
+    importlib.import_module(library)
+    return done
+
+
+_DECLARED: list[object] = []  # a torch.library.Library takes its operators along when it goes
+
+
+def declare_torchvision() -> str:
+    """Declare the operators without which torchvision cannot be imported, where its own C++ part does not load."""
+    import torch
+
+    found = importlib.util.find_spec("torchvision")
+    if found is None or _DECLARED:
+        return ""
+    parts = [next(Path(place).glob("_C*.so"), None) for place in found.submodule_search_locations or ()]
+    try:
+        for part in filter(None, parts):
+            torch.ops.load_library(str(part))
+            return ""
+    except OSError:
+        pass
+    names = torch.library.Library("torchvision", "DEF")
+    for name in ("nms", "qnms"):
+        names.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _DECLARED.append(names)
+    return (
+        f"torchvision {version('torchvision')} cannot load its C++ part beside torch {torch.__version__}: "
+        "torchvision::nms and torchvision::qnms are declared without a kernel, so that it can be imported"
+    )
+
+
+def requirements(library: str) -> list[list[str]]:
+    """What pip is told, one list of words a call. torchvision 0.28 is the one of torch 2.13, and so on."""
+    if library == "transformers":
+        return [["transformers>=4.55,<6"]]
+    minor = int(version("torch").split(".")[1])
+    return [["--no-deps", "timm>=1,<2", f"torchvision==0.{minor + 15}.*"], ["pyyaml", "huggingface_hub", "pillow"]]
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Of a process that finds the packages in ``folder`` first."""
+    from mlu_backend import launch
+
+    env = launch.environment(1)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), env.get("PYTHONPATH", "")]))
+    return env
+
+
+def prepare(library: str, folder: Path) -> str | None:
+    """Make a library importable, from ``folder`` where it is not installed; the reason where that cannot be done."""
+    if importlib.util.find_spec(library) is None:
+        print(f"{library} is not installed: pip puts it into a temporary folder", file=sys.stderr)
+        for words in requirements(library):
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder), *words]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                return last_line(done.stderr)
+    command = [sys.executable, os.path.abspath(__file__), "--load", library]
+    done = subprocess.run(command, env=environment(folder), capture_output=True, text=True, check=False)
+    if done.returncode:
+        return last_line(done.stderr)
+    print(done.stdout, end="")
+    return None
+
+
+def last_line(text: str) -> str:
+    """Where pip and Python say what went wrong."""
+    return (text.strip().splitlines() or ["no reason given"])[-1]
 
 
 def build(name: str) -> tuple[object, dict[str, object]]:
@@ -50,12 +122,13 @@ def build(name: str) -> tuple[object, dict[str, object]]:
     import torch
 
     torch.manual_seed(0)
+    load(library_of(name))
     if name in TIMM:
         import timm
 
-        sizes = {"swin_tiny_patch4_window7_224": 224, "vit_tiny_patch16_224": 224}
+        size = 224 if name.endswith("_224") else 64
         model = timm.create_model(name, pretrained=False, num_classes=10, drop_rate=0.0, drop_path_rate=0.0)
-        return model, {"x": torch.randn(2, 3, sizes.get(name, 64), sizes.get(name, 64))}
+        return model, {"x": torch.randn(2, 3, size, size)}
     return _transformer(name)
 
 
@@ -130,31 +203,41 @@ def main() -> int:
     parser.add_argument("--only", choices=(*TIMM, *TRANSFORMERS), action="append")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--step", nargs=2, metavar=("NAME", "DEVICE"), help=argparse.SUPPRESS)
+    parser.add_argument("--load", metavar="LIBRARY", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.load:
+        said = load(args.load)
+        print(f"{said}\n" if said else "", end="")
+        return 0
     if args.step:
         one_step(*args.step)
         return 0
-    from mlu_backend import launch
     from mlu_backend.parity import trace, verdict
     from mlu_backend.parity.findings import Status
     from mlu_backend.parity.options import Options
     from mlu_backend.parity.record import record
 
     wanted = [n for n in (*TIMM, *TRANSFORMERS) if not args.only or n in args.only]
-    absent = missing({library_of(name) for name in wanted})
-    for library, reason in absent.items():
-        print(f"{library} cannot be imported, its models are not run: {reason}", file=sys.stderr)
-    rows = []
-    print(
-        "| model | verdict | tensors | equal bit for bit | largest mean error | first difference |\n" + "|---" * 6 + "|"
-    )
+    rows, absent = [], set()
     with tempfile.TemporaryDirectory(prefix="mlu-parity-models-") as folder:
+        for library in sorted({library_of(name) for name in wanted}):
+            reason = prepare(library, Path(folder, library))
+            if reason is not None:
+                absent.add(library)
+                print(f"{library} cannot be imported, its models are not run: {reason}", file=sys.stderr)
+        print(
+            "| model | verdict | tensors | equal bit for bit | largest mean error | first difference |\n"
+            + "|---" * 6
+            + "|",
+            flush=True,
+        )
         for name in [n for n in wanted if library_of(n) not in absent]:
             traces = []
             for device in ("cpu", "mlu"):
                 options = Options(out=f"{folder}/{name}-{device}", root=folder, seed=0)
                 command = [sys.executable, os.path.abspath(__file__), "--step", name, device]
-                outcome = record(command, options, env=launch.environment(1), timeout=600, capture_output=True)
+                env = environment(Path(folder, library_of(name)))
+                outcome = record(command, options, env=env, timeout=600, capture_output=True)
                 if outcome.status != 0:
                     print(f"{name} on {device} failed:\n{outcome.output[-2000:]}", file=sys.stderr)
                     return 2
