@@ -96,6 +96,7 @@ class FileFacts:
     cuda_calls: int = 0
     entry_point: bool = False
     provides_import: bool = False
+    speaks_of_cuda: bool = False
     framework: str = ""  # "torch", or the other framework that the file works for
     imports: tuple[str, ...] = ()  # of a file of another framework: the modules it imports
 
@@ -128,6 +129,7 @@ def look(path: str, data: bytes) -> FileFacts:
         cuda_calls=data.count(b".cuda("),
         entry_point=b"__main__" in data and b"torch" in data,
         provides_import=b"torch_mlu" in data,
+        speaks_of_cuda=b"cuda" in data or b"nccl" in data,
     )
 
 

@@ -31,7 +31,8 @@ class IntegerDevice(Rule):
 
     ## What it changes
     An integer literal in `.to(1)`, `torch.device(1)`, `device=` and `map_location=` becomes "mlu:1". A variable that is
-    surely an integer is offered with `--unsafe`; one that only looks like it is told.
+    surely an integer is offered with `--unsafe`; one that only looks like it is told. In a program of a project that names CUDA nowhere the first one is a warning: nothing
+    is rewritten there, so `import torch_mlu` has to be written by hand.
 
     ## Before
         import torch
@@ -85,7 +86,10 @@ class IntegerDevice(Rule):
             return
         if known and not any(isinstance(a, ast.JoinedStr) for a in unit.ancestors(given)):
             edit = unit.replace(given, f'f"mlu:{{{text}}}"')
-            yield self.found(unit, given, "known", edit, safety=Safety.UNSAFE, variable=text)
+            alone = self._is_first(unit, given)
+            severity = Severity.WARNING if alone else Severity.INFO
+            message = "alone" if alone else "known"
+            yield self.found(unit, given, message, edit, safety=Safety.UNSAFE, severity=severity, variable=text)
             return
         yield from self._told(given, unit)
 
@@ -94,7 +98,28 @@ class IntegerDevice(Rule):
         seen: set[str] = unit.memo.setdefault("MLU207.told", set())  # type: ignore[assignment]
         if text not in seen:
             seen.add(text)
-            yield self.found(unit, given, "variable", confidence=Confidence.LOW, variable=text)
+            if self._is_first(unit, given):
+                yield self.found(unit, given, "alone", severity=Severity.WARNING, variable=text)
+            else:
+                yield self.found(unit, given, "variable", confidence=Confidence.LOW, variable=text)
+
+    def _is_first(self, unit: Unit, given: ast.expr) -> bool:
+        """Whether this is the first ordinal of a program that will run without torch_mlu; true once a file."""
+        if "MLU207.alone" in unit.memo or not _is_alone(unit, given):
+            return False
+        unit.memo["MLU207.alone"] = True
+        return True
+
+
+def _is_alone(unit: Unit, given: ast.expr) -> bool:
+    """Whether the file is run as a program, and no file of the project has a reason to import torch_mlu."""
+    facts = unit.facts
+    if _is_cuda_file(unit) or facts.provides_import or facts.speaks_of_cuda:
+        return False
+    if b"__main__" in unit.data:
+        return True
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+    return len(facts.modules) == 1 and not any(isinstance(outer, functions) for outer in unit.ancestors(given))
 
 
 _CUDA = re.compile(rb"cuda|CUDA|nccl|mlu")
