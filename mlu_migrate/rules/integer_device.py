@@ -31,8 +31,9 @@ class IntegerDevice(Rule):
 
     ## What it changes
     An integer literal in `.to(1)`, `torch.device(1)`, `device=` and `map_location=` becomes "mlu:1". A variable that is
-    surely an integer is offered with `--unsafe`; one that only looks like it is told. In a program of a project that names CUDA nowhere the first one is a warning: nothing
-    is rewritten there, so `import torch_mlu` has to be written by hand.
+    surely an integer is offered with `--unsafe`; one that only looks like it is told. In a program of a project that
+    names CUDA nowhere the first one is a warning: nothing is rewritten there, so `import torch_mlu` has to be written
+    by hand.
 
     ## Before
         import torch
