@@ -74,6 +74,26 @@ class LossRow:
 
 
 @dataclass
+class ControlFigures:
+    """
+    What the rounding control found (``control``): ``runs`` of the reference with ``products`` operators rounded to
+    ``bits`` on another grid. ``admitted``: quantities beyond the table of limits but within ``factor`` times what the
+    control moved them; ``largest`` is the largest such multiple, of ``what``. ``loss_mean``, ``loss_largest``: how far
+    the control moved the loss.
+    """
+
+    runs: int
+    products: int
+    bits: int
+    factor: float
+    admitted: int = 0
+    largest: float = 0.0
+    what: str = ""
+    loss_mean: float = 0.0
+    loss_largest: float = 0.0
+
+
+@dataclass
 class Verdict:
     """Everything a report says. ``layers``: largest mean error by module path and step."""
 
@@ -99,6 +119,7 @@ class Verdict:
     profile: str = "exact"
     reference: str = ""
     coverage: dict[str, Any] | None = None
+    control: ControlFigures | None = None
     runs: list[dict[str, Any]] = field(default_factory=list)
     title: str = ""
 

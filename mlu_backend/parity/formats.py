@@ -41,6 +41,7 @@ def as_dict(v: Verdict) -> dict[str, Any]:
         "differences": [_difference(d) for d in v.differences],
         "first_step": v.first_step,
         "loss_curve": v.loss_curve,
+        "control": _plain(v.control),
         "losses": [_plain(row) for row in v.losses],
         "layers": {path: {str(step): _number(e) for step, e in steps.items()} for path, steps in v.layers.items()},
         "worst": [_plain(row) for row in v.worst],

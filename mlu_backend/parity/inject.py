@@ -72,7 +72,10 @@ def autoload() -> None:
 
 
 def start(options: Options) -> None:
-    """Seed, map devices, patch torch, trace lines: in this order, since each sees what the next one patches."""
+    """
+    Seed, map devices, round if this is a control, patch torch, trace lines: in this order, since each sees
+    what the next one patches.
+    """
     from mlu_backend.parity import capture, hooks
 
     if options.seed is not None:
@@ -82,6 +85,13 @@ def start(options: Options) -> None:
         from mlu_backend.parity import emulated_cuda
 
         emulated_cuda.install(options, recorder.sites)
+    if options.control is not None:
+        from mlu_backend.parity import rounding
+
+        mode = rounding.install(options.control)
+        recorder.at_close.append(
+            lambda: recorder.writer.event(k="rounding", products=mode.products, bits=mode.fewest_bits)
+        )
     hooks.install(recorder)
     if options.edits:
         from mlu_backend.parity import coverage

@@ -27,6 +27,14 @@ class Focus:
 
 
 @dataclass(frozen=True, slots=True)
+class Control:
+    """A run that differs by rounding alone, as ``profile`` rounds (``rounding``); ``number`` chooses the grid."""
+
+    profile: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """
     ``out``: trace folder. ``root``: folder of the project, for relative file names. ``every``: parameters are recorded
@@ -44,6 +52,7 @@ class Options:
     edits: str | None = None
     route: str = "none"
     focus: Focus | None = None
+    control: Control | None = None
 
     def to_environment(self) -> str:
         """The value of the variable."""
@@ -56,5 +65,7 @@ class Options:
         if not text:
             return None
         values = json.loads(text)
-        focus = values.pop("focus", None)
-        return Options(**values, focus=Focus(**focus) if focus else None)
+        focus, control = values.pop("focus", None), values.pop("control", None)
+        return Options(
+            **values, focus=Focus(**focus) if focus else None, control=Control(**control) if control else None
+        )

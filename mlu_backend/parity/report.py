@@ -38,6 +38,26 @@ def figures(v: Verdict) -> str:
     return f"{', '.join(parts)} ({where})"
 
 
+def control_line(v: Verdict) -> str:
+    """What the rounding control found and what it was used for; empty without one."""
+    c = v.control
+    if c is None:
+        return ""
+    times = f"{c.runs} time{'s' if c.runs != 1 else ''}"
+    text = f"rounding control: the reference ran {times} more with the inputs of "
+    if not c.products:
+        return f"{text}products rounded as the profile does, and has no such products: the table alone judged"
+    text += f"{c.products} products rounded to {c.bits} bits on another grid"
+    if c.loss_largest:
+        text += f", which moved its losses by up to {c.loss_largest:.1e} ({c.loss_mean:.1e} mean)"
+    if not c.admitted:
+        return f"{text}; nothing beyond the table is within {c.factor:g} times what that moved"
+    return (
+        f"{text}; {c.admitted} quantities beyond the table are within {c.factor:g} times what that moved them and "
+        f"pass (at most {c.largest:.1f} times: {c.what}). A fault smaller than that is seen with profile exact only"
+    )
+
+
 def place(site: Any) -> str:
     """``file:line in function``."""
     return f"{site[0]}:{site[1]} in {site[2]}" if site else "unknown"
@@ -110,7 +130,7 @@ def terminal(v: Verdict, width: int = 80) -> str:
         lines += textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
     if v.status is not Status.NOT_JUDGED or v.compared:
         lines += textwrap.wrap(figures(v), width, initial_indent="  ", subsequent_indent="  ")
-        for text in (v.first_step, v.loss_curve):
+        for text in (v.first_step, v.loss_curve, control_line(v)):
             if text:
                 lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")
         against = f"reference {v.reference or 'emulated-cuda'}, profile {v.profile}"
@@ -170,7 +190,7 @@ def markdown(v: Verdict) -> str:
     """The same as a Markdown document, with the loss curve and the ten worst as tables."""
     out = [f"# {headline(v)}", ""]
     out += [f"- {_md(reason)}" for reason in v.reasons]
-    out += [f"- {_md(text)}" for text in (figures(v), v.first_step, v.loss_curve) if text]
+    out += [f"- {_md(text)}" for text in (figures(v), v.first_step, v.loss_curve, control_line(v)) if text]
     out += [f"- reference `{v.reference or 'emulated-cuda'}`, profile `{v.profile}`", ""]
     if v.first is not None:
         out += ["## First divergence", "", _md(v.first.what), ""]

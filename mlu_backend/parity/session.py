@@ -5,6 +5,8 @@ they part.
     reference        recorded at the level asked for
     reference again  recorded by step only: shows that the program repeats itself, and that recording does not change it
     candidate        recorded like the reference, its edited lines traced
+    rounding control up to three times, where a profile that rounds left numbers beyond the limits: the reference,
+                     rounded on other grids, shows how far rounding alone moves this program
     closer look      both once more, up to the step of the first divergence, with the operators inside it
 
 Each run gets a fresh copy of its program, so that what one run writes is not found by the next.
@@ -23,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from mlu_backend import launch
-from mlu_backend.parity import coverage, editmap, evidence, locate, tolerance, trace, verdict
+from mlu_backend.parity import control, coverage, editmap, evidence, locate, tolerance, trace, verdict
 from mlu_backend.parity.findings import Category, Difference, Status, Verdict, not_judged
-from mlu_backend.parity.options import Options
+from mlu_backend.parity.options import Control, Options
 from mlu_backend.parity.record import Outcome, record
 
 REFERENCES = ("emulated-cuda", "cpu")
@@ -98,11 +100,14 @@ class Session:
             return self._finish(not_judged(f"the candidate did not end within {plan.timeout:g} s"))
         theirs = trace.read(candidate.trace)
         question = verdict.Question(
-            profile=plan.profile, reference="trace" if self.is_trace else plan.reference, extra=plan.limits
+            profile=plan.profile,
+            reference="trace" if self.is_trace else plan.reference,
+            extra=plan.limits,
+            controlled=not self.is_trace,
         )
         if candidate.status != 0:
             return self._finish(self._failed(reference, theirs, question, candidate))
-        found = verdict.judge(reference, theirs, question)
+        found = self._controlled(verdict.judge(reference, theirs, question), reference, theirs, question)
         if found.status is not Status.NOT_JUDGED:
             self._look_closer(found)
         self._coverage(found, candidate)
@@ -218,6 +223,29 @@ class Session:
         found.total_differences += 1
         found.first = difference
         locate.attach_edits(found, self.edits)
+        return found
+
+    def _controlled(
+        self, found: Verdict, reference: trace.Trace, theirs: trace.Trace, question: verdict.Question
+    ) -> Verdict:
+        """The verdict, judged against what rounding alone does to the reference where that could change it."""
+        if self.is_trace or not control.wanted(found):
+            return found
+        traces: list[trace.Trace] = []
+        for number in range(1, control.RUNS + 1):
+            name = f"rounding control {number}"
+            outcome = self._run(
+                name, self.plan.original, self.plan.reference, control=Control(self.plan.profile, number)
+            )
+            problem = _ended_badly(name, outcome, self.plan.timeout)
+            if problem:
+                found.notes.append(f"{problem}; what the program amplifies could not be measured")
+                return found
+            traces.append(trace.read(outcome.trace))
+            sensitivity = control.measure(reference, traces)
+            found = verdict.judge(reference, theirs, replace(question, sensitivity=sensitivity))
+            if found.status is Status.MATCH or not sensitivity.moved:
+                break
         return found
 
     def _traceback_site(self, outcome: Outcome) -> tuple[str, int, str] | None:

@@ -134,8 +134,6 @@ TABLE: tuple[Limit, ...] = (
         "MLU-OPS asks for 0; here the emulator's measured noise is admitted",
     ),
     Limit("hardware", "convolution", "float32", 1e-3, 1e-2, _TF32),
-    Limit("hardware", "parameters", ANY, *parameters_limit(), _SIGN),
-    Limit("hardware", "gradient", ANY, *gradient_limit(), _KINK),
     Limit("hardware", "loss", ANY, 3e-3, 1e-2, _CURVE),
     Limit(
         "hardware",
@@ -150,14 +148,25 @@ TABLE: tuple[Limit, ...] = (
 )
 
 
-def find(profile: str, kind: str, dtype: str, extra: Iterable[Limit] = ()) -> Limit:
+WITHOUT_CONTROL: tuple[Limit, ...] = (
+    Limit("hardware", "parameters", ANY, *parameters_limit(), _SIGN),
+    Limit("hardware", "gradient", ANY, *gradient_limit(), _KINK),
+)
+"""
+Rows for comparisons of two traces, where no rounding control can be run (``control``). How far rounding moves gradients
+and parameters depends on the program, and these are calculated for one that is assumed: sixteen layers, four kinks, an
+update of a tenth of a weight. Where a control can be run it measures the program at hand, and these are not used.
+"""
+
+
+def find(profile: str, kind: str, dtype: str, extra: Iterable[Limit] = (), *, controlled: bool = False) -> Limit:
     """
     The row for a profile (any but ``exact`` is looked up by its name, then as ``hardware``), operator class and dtype.
     The user's rows come first; among the rest the first that fits, since the table is ordered from the special to the
-    general.
+    general. ``controlled``: a rounding control can be run, so the rows of ``WITHOUT_CONTROL`` are not needed.
     """
     names = ("exact",) if profile == "exact" else (profile, "hardware")
-    for row in (*extra, *TABLE):
+    for row in (*extra, *(() if controlled else WITHOUT_CONTROL), *TABLE):
         if row.profile in (*names, ANY) and row.kind in (kind, ANY) and row.dtype in (dtype, ANY):
             return row
     raise LookupError(f"no limit for {profile}, {kind}, {dtype}")

@@ -8,14 +8,14 @@ given.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mlu_backend.parity import align, metrics, tolerance
+from mlu_backend.parity import align, control, curve, divergence, metrics, quantities, tolerance
 from mlu_backend.parity.align import Pair, Point
 from mlu_backend.parity.configuration import configuration
+from mlu_backend.parity.control import Sensitivity
 from mlu_backend.parity.findings import Category, Difference, LossRow, Status, Verdict, not_judged
 from mlu_backend.parity.metrics import Error
 from mlu_backend.parity.tolerance import Limit
@@ -28,7 +28,8 @@ KEPT = 500
 class Question:
     """
     What is asked of two traces. ``reference``: emulated-cuda, cpu or trace; ``need_device`` false is for tests of two
-    references, ``same_files`` for comparing one program on two devices, where nothing was migrated.
+    references, ``same_files`` for comparing one program on two devices, where nothing was migrated. ``controlled``: a
+    rounding control can be run; ``sensitivity`` is what it measured of this program.
     """
 
     profile: str = "exact"
@@ -37,6 +38,8 @@ class Question:
     need_device: bool = True
     same_files: bool = False
     steps_only: bool = False
+    controlled: bool = False
+    sensitivity: Sensitivity | None = None
 
 
 def vacuous(reference: Trace, candidate: Trace, question: Question) -> list[str]:
@@ -66,13 +69,15 @@ def judge(reference: Trace, candidate: Trace, question: Question) -> Verdict:
         return not_judged(*reasons, profile=question.profile, reference=question.reference)
     ours, theirs = align.runs(reference), align.runs(candidate)
     verdict = Verdict(Status.MATCH, profile=question.profile, reference=question.reference, ranks=len(ours))
+    if question.sensitivity is not None:
+        verdict.control = question.sensitivity.figures()
     judge_ = _Judge(verdict, question)
     if ours.keys() != theirs.keys():
         judge_.report(
             Difference(Category.CONFIGURATION, "recorded processes (rank, number)", _keys(ours), _keys(theirs))
         )
     for key in [k for k in ours if k in theirs]:
-        judge_.process(ours[key], theirs[key])
+        judge_.process(key, ours[key], theirs[key])
     judge_.finish()
     _count_troubles(verdict, reference, candidate)
     return verdict
@@ -99,6 +104,7 @@ def _keys(runs: Iterable[tuple[int, int]]) -> str:
 class _Judge:
     def __init__(self, verdict: Verdict, question: Question) -> None:
         self.v, self.q = verdict, question
+        self._where = self._losses_of = (0, 0)  # process that is being judged, and the one whose losses are shown
         self._backward: dict[int, Error] = {}  # largest error of a gradient so far, by step
         self._parameters: tuple[int, float] = (0, 0.0)  # step they were last recorded after, and their error then
 
@@ -107,9 +113,9 @@ class _Judge:
         if len(self.v.differences) < KEPT:
             self.v.differences.append(difference)
 
-    def process(self, ours: align.Run, theirs: align.Run) -> None:
+    def process(self, where: control.Where, ours: align.Run, theirs: align.Run) -> None:
         """One pair of processes."""
-        rank = ours.rank
+        rank, self._where = ours.rank, where
         self._backward, self._parameters = {}, (0, 0.0)
         faults, notes = configuration(ours, theirs)
         for difference in faults:
@@ -171,7 +177,7 @@ class _Judge:
             y = b.inputs.get(name)
             if y is None or x.kind.shape != y.kind.shape:
                 return metrics.UNRELATED
-            error = _error(x, y)
+            error = quantities.error_of(x, y)
             mean, single = max(mean, error.mean), max(single, error.single)
         step, drift = self._parameters
         # One update made the drift; there was at most one more in each step since, and one in the step itself.
@@ -181,7 +187,7 @@ class _Judge:
     def _tensor(self, a: Point, b: Point, name: str, incoming: Error, base: dict[str, Any]) -> None:
         x, y = a.outputs.get(name), b.outputs.get(name)
         label = f"{a.title}: {name}" if name else a.title
-        base = dict(base, path=_owner(a, name))
+        base = dict(base, path=quantities.owner_of(a, name))
         if x is None or y is None:
             self.report(
                 Difference(
@@ -219,7 +225,7 @@ class _Judge:
                 )
             )
             return
-        error = _error(x, y, _floor(a))
+        error = quantities.error_of(x, y, quantities.floor_of(a))
         if a.kind == "call":
             steps = self.v.layers.setdefault(a.path, {})
             steps[a.step] = max(steps.get(a.step, 0.0), error.mean)
@@ -230,13 +236,26 @@ class _Judge:
             self.v.within += 1  # judged as a curve, with a difference of its own if that is beyond
             return
         self._hand_on(a, error)
-        limit = tolerance.find(self.q.profile, _class(a), x.kind.dtype, self.q.extra)
+        limit = tolerance.find(
+            self.q.profile, quantities.class_of(a), x.kind.dtype, self.q.extra, controlled=self.q.controlled
+        )
         if limit.admits(error.mean, error.single, incoming.mean, incoming.single):
+            self.v.within += 1
+        elif self.q.sensitivity is not None and control.admit(
+            self.v.control, f"{label} of step {a.step}", error, self.q.sensitivity.of(self._where, a, name)
+        ):
             self.v.within += 1
         elif not structure:
             self.report(
                 Difference(
-                    Category.NUMBERS, label, _brief(x), _brief(y), inputs=incoming, outputs=error, limit=limit, **base
+                    Category.NUMBERS,
+                    label,
+                    quantities.brief(x),
+                    quantities.brief(y),
+                    inputs=incoming,
+                    outputs=error,
+                    limit=limit,
+                    **base,
                 )
             )
         self._rank(label, base, error, limit, incoming)
@@ -283,6 +302,7 @@ class _Judge:
             del worst[10:]
 
     def _losses(self, ours: align.Run, theirs: align.Run) -> None:
+        self._losses_of = self._where
         self.v.losses = [
             LossRow(step, x, y, metrics.relative(x, y))
             for (step, x), (_, y) in zip(ours.losses, theirs.losses, strict=False)
@@ -292,33 +312,11 @@ class _Judge:
         """Curve, order of differences, status."""
         v = self.v
         v.worst = sorted(v.worst, key=lambda r: -r["over"])[:10]
-        if v.losses:
-            v.loss_limit = limit = tolerance.find(self.q.profile, "loss", "float32", self.q.extra)
-            errors = [row.error for row in v.losses]
-            mean = sum(errors) / len(errors)
-            v.first_step = _against(errors[0], limit.single, "first-step loss")
-            v.loss_curve = _against(mean, limit.mean, f"loss over {len(errors)} backward passes, mean") + (
-                f"; {_against(max(errors), limit.single, 'largest')}"
-            )
-            beyond = next((row for row in v.losses if row.error > limit.single), None)
-            if beyond is None and mean > limit.mean:
-                beyond = max(v.losses, key=lambda row: row.error)
-            if beyond is not None:
-                self.report(
-                    Difference(
-                        Category.NUMBERS,
-                        f"loss of step {beyond.step}",
-                        f"{beyond.reference:.8g}",
-                        f"{beyond.candidate:.8g}",
-                        step=beyond.step,
-                        kind="curve",
-                        outputs=Error(mean, beyond.error),
-                        limit=limit,
-                        order=1 << 60,
-                    )
-                )
+        beyond = curve.judge(v, self.q.extra, self.q.sensitivity, self._losses_of)
+        if beyond is not None:
+            self.report(beyond)
         v.differences.sort(key=lambda d: (d.category is not Category.CONFIGURATION, d.step, d.order, d.rank))
-        v.first = first(v.differences)
+        v.first = divergence.first(v.differences)
         if v.differences:
             v.status = Status.MISMATCH
             self._unrepeatable()
@@ -335,102 +333,3 @@ class _Judge:
                 "which a reference on another device cannot repeat; "
                 "use --reference emulated-cuda, or switch dropout off for the comparison"
             )
-
-
-def first(differences: list[Difference]) -> Difference | None:
-    """
-    The divergence to look at first: a setting if one differs, else the earliest call whose inputs agree and whose
-    output does not, else the earliest of all. ``differences`` are in execution order.
-    """
-    for difference in differences:
-        if difference.category is Category.CONFIGURATION:
-            return difference
-    for difference in differences:
-        if difference.kind == "curve":
-            continue
-        if difference.category is Category.STRUCTURE and difference.kind == "call":
-            outer = _outermost(difference, differences)
-            if outer is not None:
-                return outer
-        if difference.inputs is None or (difference.inputs.mean == 0.0 and difference.inputs.single == 0.0):
-            return difference
-        limit = difference.limit
-        if limit is not None and difference.inputs.mean <= limit.mean:
-            return difference
-    return differences[0] if differences else None
-
-
-def _outermost(inner: Difference, differences: list[Difference]) -> Difference | None:
-    """
-    A switch such as training mode or autocast is lost for a module and all inside it. Inner calls return first, but
-    the place to look at is where the outermost one was called. None if the difference is no such switch.
-    """
-    fact = next((f for f in ("training", "autocast") if inner.what.endswith(f": {f}")), None)
-    if fact is None:
-        return None
-    same = [
-        d
-        for d in differences
-        if d.kind == "call"
-        and d.what.endswith(f": {fact}")
-        and (d.step, d.rank) == (inner.step, inner.rank)
-        and (inner.path == d.path or inner.path.startswith(f"{d.path}."))
-        and (d.reference, d.candidate) == (inner.reference, inner.candidate)
-    ]
-    return min(same, key=lambda d: (len(d.path), d.order), default=inner)
-
-
-def _class(point: Point) -> str:
-    if point.kind in ("state", "loss", "parameters"):
-        return point.kind
-    if point.kind in ("grad", "grads", "autograd"):
-        return "gradient"
-    if point.kind == "call":
-        return tolerance.class_of_module(point.type)
-    if point.kind == "op":
-        return tolerance.class_of_operator(point.type)
-    return "composite"
-
-
-def _owner(point: Point, name: str) -> str:
-    """The module a named tensor belongs to: for parameters the name says it."""
-    if point.kind in ("state", "grads", "parameters") and "." in name:
-        return name.rsplit(".", 1)[0]
-    return point.path
-
-
-def _error(x: Row, y: Row, floor: float = 0.0) -> Error:
-    if x.stats is None or y.stats is None:
-        return metrics.NONE
-    return metrics.of_stats(x.stats, y.stats, _count(x), floor)
-
-
-def _count(row: Row) -> int:
-    count = 1
-    for size in row.kind.shape:
-        count *= size
-    return count
-
-
-def _floor(point: Point) -> float:
-    """
-    For the gradients of a step: a share of the largest of them. A bias in front of a normalisation has the gradient
-    zero, and what is computed for it is rounding on both sides.
-    """
-    if point.kind != "grads":
-        return 0.0
-    sizes = [row.stats.norm / math.sqrt(_count(row)) for row in point.outputs.values() if row.stats and _count(row)]
-    return tolerance.SMALL_GRADIENT * max(sizes, default=0.0)
-
-
-def _brief(row: Row) -> str:
-    s = row.stats
-    if s is None:
-        return "unreadable"
-    if len(s.sample) == 1:
-        return f"{s.sample[0]:.9g}"
-    return f"norm {s.norm:.7g}, mean {s.mean:.4g}, min {s.min:.4g}, max {s.max:.4g}"
-
-
-def _against(value: float, limit: float, what: str) -> str:
-    return f"{what} differs by {value:.1e} ({'within' if value <= limit else 'beyond'} {limit:.0e})"

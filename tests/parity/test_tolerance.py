@@ -21,19 +21,33 @@ PINNED = [
     ("hardware", "io", "*", 0.0, 0.0),
     ("hardware", "arithmetic", "float32", 2e-6, 2e-5),
     ("hardware", "convolution", "float32", 1e-3, 1e-2),
-    ("hardware", "parameters", "*", 0.053586, 0.230940),
-    ("hardware", "gradient", "*", 0.053586, 0.214346),
     ("hardware", "loss", "*", 3e-3, 1e-2),
     ("hardware", "*", "float64", 3e-3, 1e-2),
     ("hardware", "*", "bfloat16", 4e-3, 3.2e-2),
     ("hardware", "*", "*", 3e-3, 1e-2),
 ]
+PINNED_WITHOUT_CONTROL = [
+    ("hardware", "parameters", "*", 0.053586, 0.230940),
+    ("hardware", "gradient", "*", 0.053586, 0.214346),
+]
 
 
-def test_every_row_is_as_pinned() -> None:
-    rows = [(r.profile, r.kind, r.dtype, r.mean, r.single) for r in tolerance.TABLE]
-    assert [row[:3] for row in rows] == [row[:3] for row in PINNED]
-    assert [row[3:] for row in rows] == [pytest.approx(row[3:], rel=1e-4) for row in PINNED]
+@pytest.mark.parametrize(
+    ("table", "pinned"), [(tolerance.TABLE, PINNED), (tolerance.WITHOUT_CONTROL, PINNED_WITHOUT_CONTROL)]
+)
+def test_every_row_is_as_pinned(
+    table: tuple[tolerance.Limit, ...], pinned: list[tuple[str, str, str, float, float]]
+) -> None:
+    rows = [(r.profile, r.kind, r.dtype, r.mean, r.single) for r in table]
+    assert [row[:3] for row in rows] == [row[:3] for row in pinned]
+    assert [row[3:] for row in rows] == [pytest.approx(row[3:], rel=1e-4) for row in pinned]
+
+
+@pytest.mark.parametrize("kind", ["gradient", "parameters"])
+def test_what_depends_on_the_program_is_calculated_only_where_it_cannot_be_measured(kind: str) -> None:
+    assert tolerance.find("mlu590", kind, "float32") in tolerance.WITHOUT_CONTROL
+    assert tolerance.find("mlu590", kind, "float32", controlled=True) == tolerance.TABLE[-1]
+    assert tolerance.find("exact", kind, "float32").profile == "exact"
 
 
 def test_the_calculation_for_parameters_holds_for_what_it_describes() -> None:
@@ -51,7 +65,7 @@ def test_the_calculation_for_parameters_holds_for_what_it_describes() -> None:
 
 
 def test_every_row_has_a_source_and_a_known_class() -> None:
-    for row in tolerance.TABLE:
+    for row in (*tolerance.TABLE, *tolerance.WITHOUT_CONTROL):
         assert len(row.source) > 10
         assert row.kind in (*tolerance.CLASSES, tolerance.ANY)
 
