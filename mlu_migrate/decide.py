@@ -36,6 +36,9 @@ class StringRule(Rule):
             return  # told as a whole by MLU005 or by the table's finding
         if _owned_elsewhere(unit, node):
             return
+        if _chooses_a_file(unit, node):
+            yield self.found(unit, node, "kept", text=text, why="it chooses a file of the configuration")
+            return
         use = unit.flow.of(node, self.kind)
         if use.shape is Shape.MEMBER and use.proof >= Proof.SIBLING:
             yield self._gain(node, unit, use)
@@ -178,6 +181,22 @@ class StringRule(Rule):
                 unit, span, "entry", Edit(end, end, b"," + unit.source.newline + indent + entry), why=use.why
             )
         return self.found(unit, span, "entry", Edit(end, end, b", " + entry), why=use.why)
+
+
+def _chooses_a_file(unit: Unit, node: ast.expr) -> bool:
+    """`defaults = [{"device": "cuda"}]`: hydra takes the file device/cuda.yaml, or what is stored under that name."""
+    table = unit.parent(node)
+    if not isinstance(table, ast.Dict) or node not in table.values or not isinstance(unit.parent(table), ast.List):
+        return False
+    for outer in unit.ancestors(table):
+        if isinstance(outer, (ast.Assign, ast.AnnAssign)):
+            targets = outer.targets if isinstance(outer, ast.Assign) else [outer.target]
+            return (
+                any(isinstance(t, ast.Name) and "defaults" in t.id.lower() for t in targets) and b"hydra" in unit.data
+            )
+        if isinstance(outer, ast.stmt):
+            return False
+    return False
 
 
 def _with_its_call(finding: Finding, node: ast.expr, unit: Unit) -> Finding:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from mlu_migrate import sinks
-from mlu_migrate.flow import slots
+from mlu_migrate.flow import slots, targets
 from mlu_migrate.flow.uses import DEPTH, NOTHING, Proof, Use, leaf_of
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import is_text
@@ -95,7 +95,27 @@ def call_holds(flow: Flow, node: ast.Call, kind: Kind, depth: int) -> Use:
         return holds(flow, inner, kind, depth + 1) if inner is not None else NOTHING
     if leaf and sinks.says(kind, leaf):
         return Use(Proof.NAMED, f"{leaf}()")
-    return NOTHING
+    return returned(flow, node, kind, depth)
+
+
+def returned(flow: Flow, node: ast.Call, kind: Kind, depth: int) -> Use:
+    """What a function of this file gives back, whatever its name: `pick().startswith("cuda")`."""
+    found: list[Use] = []
+    for function, _ in targets.targets_of(flow, node):
+        key = (kind.name, ("h", function))
+        if key in flow.busy or depth >= DEPTH:
+            continue
+        flow.busy.add(key)
+        try:
+            for inner in ast.walk(function):
+                if isinstance(inner, ast.Return) and inner.value is not None:
+                    found.append(holds(flow, inner.value, kind, depth + 1))
+                    if found[-1].proof < Proof.NAMED:
+                        found += flow.uses(inner.value, kind, depth + 1)
+        finally:
+            flow.busy.discard(key)
+    best = flow.best(found)
+    return Use(best.proof, best.why) if best.proof >= Proof.NAMED else NOTHING
 
 
 def holds_type(flow: Flow, node: ast.expr, kind: Kind, depth: int) -> Use:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from mlu_migrate import sieve, sinks, vendors
+from mlu_migrate import sieve, sinks, strings, vendors
 from mlu_migrate.decide import ASSIGNED, StringRule
 from mlu_migrate.flow import Proof
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
@@ -17,6 +17,12 @@ from mlu_migrate.vendors import is_kept
 _REPR = re.compile(r"device\(type=\\?['\"]cuda\\?['\"]")
 # A regular expression over a device string: cuda and an index, or cuda as one of several types.
 _PATTERN = re.compile(r"^\^?[(\[]?(\?:|\?P<\w+>)?(cpu\|)?cuda(:|\(|\||\)|\$|\\d|\[|\?|$)")
+# A key and a device in a text of settings: JSON, YAML, TOML.
+_SETTING = re.compile(
+    r"(?<![\w.-])(?P<key>\w*device\w*)\\?[\"']?[ \t]*[:=][ \t]*\\?[\"']?"
+    r"(?P<value>cuda(?::\d+)?)\\?[\"']?[ \t]*(?=[,}\n\\]|$)"
+)
+_READERS = frozenset("loads safe_load load full_load create from_string read_string from_json parse_raw".split())
 
 
 class DeviceString(StringRule):
@@ -73,6 +79,8 @@ class DeviceString(StringRule):
             yield from self.assigned(node, unit)
             if not isinstance(unit.parent(node), (ast.List, ast.Tuple, ast.JoinedStr)):
                 yield from self.commands(node, unit)
+        elif isinstance(node.value, str) and "device" in node.value and _SETTING.search(node.value):
+            yield from self._settings(node, unit)
         elif isinstance(node.value, str) and "cuda" in node.value and "-" in node.value:
             if _REPR.search(node.value):
                 yield from self._shown(node, unit)
@@ -80,6 +88,18 @@ class DeviceString(StringRule):
                 yield from self.commands(node, unit)
         elif isinstance(node.value, str) and "type='cuda'" in node.value:
             yield from self._shown(node, unit)
+
+    def _settings(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
+        """`json.loads('{"device": "cuda"}')`: settings written as text, where something reads them."""
+        if not _is_read(unit, node) or is_kept(unit, node):
+            return
+        for piece in strings.pieces(unit.data, *unit.span(node)) or ():
+            for match in _SETTING.finditer(piece.raw):
+                if sinks.says(self.kind, match["key"]):
+                    start = piece.start + len(piece.raw[: match.start("value")].encode("utf-8"))
+                    edit = Edit(start, start + len("cuda"), b"mlu")
+                    why = f"key {match['key']}"
+                    yield self.found(unit, (start, start + len(match["value"])), "replaced", edit, why=why, text="cuda")
 
     def _shown(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """`repr(x.device) == "device(type='cuda', index=0)"`: what a device prints of itself."""
@@ -158,3 +178,18 @@ class DeviceString(StringRule):
                 yield from self.decide(node, "cuda:", unit)
         elif any(isinstance(v, ast.Constant) and "cuda" in str(v.value) and "-" in str(v.value) for v in node.values):
             yield from self.commands(node, unit)
+
+
+def _is_read(unit: Unit, node: ast.expr) -> bool:
+    """Whether a text is given to a function that reads settings, itself or through a variable."""
+    outer = unit.parent(node)
+    if isinstance(outer, ast.Attribute) and outer.attr in ("encode", "strip"):
+        outer = unit.parent(unit.parent(outer) or outer)
+    if isinstance(outer, ast.Call):
+        leaf = outer.func.attr if isinstance(outer.func, ast.Attribute) else getattr(outer.func, "id", "")
+        return leaf in _READERS or leaf in ("StringIO", "dedent") and _is_read(unit, outer)
+    if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
+        owner = unit.index.owner(unit.scope(outer), outer.targets[0].id)
+        loads = unit.index.loads.get((owner, outer.targets[0].id), ()) if owner else ()
+        return any(_is_read(unit, load) for load in loads)
+    return False

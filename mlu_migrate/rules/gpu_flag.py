@@ -49,6 +49,7 @@ class GpuFlag(Rule):
         b"flash_attention",
         b"load_in_",
         b"8bit",
+        b"adamw_apex_fused",
         b"ExecutionProvider",
     )
 
@@ -75,6 +76,9 @@ class GpuFlag(Rule):
         if is_text(init) and "8bit" in init.value:  # type: ignore[union-attr]
             assert init is not None
             yield self.found(unit, init, "quantised", severity=Severity.ERROR, option=init.value)  # type: ignore[attr-defined]
+        elif is_text(init, "adamw_apex_fused"):
+            assert init is not None
+            yield self.found(unit, init, "apex", severity=Severity.ERROR)
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """ONNX Runtime's provider names, and flash-attention as a setting."""

@@ -10,7 +10,7 @@ from mlu_migrate.model import Edit, Finding, Safety, Severity
 from mlu_migrate.rename import chain
 from mlu_migrate.rule import Rule
 from mlu_migrate.scopes import Scope
-from mlu_migrate.unit import Unit
+from mlu_migrate.unit import Unit, is_text
 from mlu_migrate.vendors import is_kept
 
 _CUDNN = "torch.backends.cudnn"
@@ -61,7 +61,12 @@ class Tf32Switch(Rule):
         """The flags that do nothing on an MLU, told once a file at the first of them."""
         if b"cudnn" not in unit.data:
             return
-        found: dict[str, ast.Attribute] = {}
+        found: dict[str, ast.expr] = {}
+        for call in unit.index.nodes[ast.Call]:  # setattr(torch.backends.cudnn, "benchmark", True)
+            if len(call.args) > 1 and unit.callee(call) in ("setattr", "getattr", "hasattr"):
+                named = call.args[1]
+                if is_text(named, *_IGNORED) and unit.name(call.args[0]) == _CUDNN and not is_kept(unit, call):
+                    found.setdefault(named.value, call)
         for leaf in _IGNORED:
             for node in unit.index.attributes.get(leaf, ()):
                 if unit.name(node) == f"{_CUDNN}.{leaf}" and not is_kept(unit, node):
