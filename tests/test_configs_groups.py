@@ -35,7 +35,14 @@ def _codes(result: FileResult) -> list[tuple[str, str]]:
 GROUP = {"conf/device/cuda.yaml": "name: cuda\n", "conf/config.yaml": "defaults:\n  - device: cuda\n"}
 
 
-@pytest.mark.parametrize("line", ["python train.py device=cuda", "python train.py +device=cuda 'device@a.b=cuda'"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python train.py device=cuda",
+        "python train.py +device=cuda 'device@a.b=cuda'",
+        "python train.py -m device=cpu,cuda seed=1,2",
+    ],
+)
 def test_a_word_that_chooses_a_file_stays_and_is_told(tmp_path: Path, line: str) -> None:
     result = _results(_project(tmp_path, {**GROUP, "run.sh": f"{line}\n"}))["run.sh"]
     assert result.output is None

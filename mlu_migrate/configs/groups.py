@@ -26,9 +26,13 @@ def of(paths: Iterable[str]) -> frozenset[str]:
 
 
 def chosen(groups: frozenset[str], key: str, value: str) -> str:
-    """The file that ``key=value`` on the command line of a program chooses (``device/cuda``); empty for none."""
-    name = f"{key.lstrip('+~').partition('@')[0].strip('/')}/{value}"
-    return name if any(path == name or path.endswith(f"/{name}") for path in groups) else ""
+    """
+    The file that ``key=value`` on the command line of a program chooses (``device/cuda``), also as one of several
+    (``device=cuda,cpu``); empty for none.
+    """
+    group = key.lstrip("+~").partition("@")[0].strip("/")
+    names = [f"{group}/{one}" for one in value.split(",")]
+    return next((name for name in names if any(f"/{path}".endswith(f"/{name}") for path in groups)), "")
 
 
 def chosen_in(doc: Document, start: int, end: int, key: str | None) -> str:

@@ -63,6 +63,7 @@ _INTERPOLATED = re.compile(
     r"|\$\{(?P<shell>\w+):?-(?P<default>cuda(?::\d+)?|nccl)\}"
 )
 _COMPARED = re.compile(r"(?P<name>[\w.$-]*)\s*[=!]=\s*(?P<q>\\?['\"])(?P<value>cuda(?::\d+)?|nccl)(?P=q)")
+_ASSIGNED = re.compile(r"(?P<name>\w+)=(?P<value>\S+)")  # - DEVICE=cuda
 _CONTAINER_OPTION = re.compile(r"--gpus(?:[= ][^\s'\"]+)?|--runtime[= ]nvidia\b|(?<![\w-])--nv(?![\w-])")
 _OTHER_LIBRARIES = frozenset(
     "xgboost xgb lightgbm lgb lgbm catboost jax tensorflow onnx onnxruntime numba cupy".split()
@@ -157,7 +158,9 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path
         checks.resource(doc, start, end)
     elif text.startswith("/dev/nvidia"):
         checks.container_option(doc, start, end)
-    elif lower in ("resource_class", "accelerators", "gpu_type", "gputype") and _CARD.fullmatch(text):
+    elif (
+        lower in ("resource_class", "accelerators", "gpu_type", "gputype") or lower.endswith("/gke-accelerator")
+    ) and _CARD.fullmatch(text):
         checks.resource(doc, start, end)
     elif text == "nvidia" and lower in ("driver", "runtime", "runtimeclassname", "container_runtime"):
         checks.container_option(doc, start, end)
@@ -185,10 +188,13 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path
     elif lower in _IMAGES or lower.endswith(("image", "image_name", "image_uri", "docker_image")):
         if not checks.image(doc, start, end, loose=lower == "image"):
             commandline.environment_words(doc, start, end)
-    elif lower in _COMMANDS or _parent(leaf.path) in ("scripts", "tasks"):
+    elif lower in _COMMANDS or lower.endswith("_commands") or _parent(leaf.path) in ("scripts", "tasks"):
         commandline.check(doc, start, end)
     elif _is_environment(lower) or isinstance(leaf.path[-1] if leaf.path else "", int):
         commandline.environment_words(doc, start, end, passes=_is_environment(lower))
+        assigned = _ASSIGNED.fullmatch(doc.text, start, end) if _is_environment(lower) else None
+        if assigned is not None and assigned["name"] not in words.environment():
+            checks.value(doc, *assigned.span("value"), assigned["name"])
     else:
         _references(doc, start, end)
         _launch_text(doc, start, end)
@@ -201,7 +207,7 @@ def _meaning(path: Path, key: str | None, names: dict[Path, str]) -> str | None:
     above = [part for part in path if isinstance(part, str)][:-1]
     if "device_map" in above:
         return "device_map"
-    if key in _DESCRIBES_KEY and above and words.names_device(above[-1]):
+    if key in _DESCRIBES_KEY and above and (words.names_device(above[-1]) or words.names_backend(above[-1])):
         return above[-1]
     return key
 
