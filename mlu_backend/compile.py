@@ -11,60 +11,31 @@ and other backends (eager, aot_eager) are untouched. Numbers come from the card'
 seeds the CPU's generator from it for the length of the call, so ``torch.mlu.manual_seed`` repeats a run, with other
 numbers than eager mode draws, as inductor does on every device.
 
-Two kinds of graph run operator by operator instead: those with collectives, and all of them on the profiles ``mlu370``
-and ``mlu590``, whose roundings belong to operators.
+Operators from outside torch and collectives are not compiled, only what lies between them (``compile_parts``). On the
+profiles ``mlu370`` and ``mlu590`` all graphs run operator by operator: their roundings belong to operators.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.util
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from mlu_backend import cards
+from mlu_backend import cards, compile_parts, dynamo
+from mlu_backend.after_import import after_import
 
 DEVICE = "mlu"
 
 
 def register() -> None:
     """Let inductor, ``torch.compile``'s default backend, take graphs on ``mlu``; further calls do nothing."""
-    name = "torch._inductor.compile_fx"
-    if name in sys.modules:
-        _take_over(sys.modules[name])
-    elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
-        # inductor takes a second to import and most programs never do.
-        sys.meta_path.insert(0, _AfterImport(name))
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Calls ``_take_over`` once the module it waits for has been imported, and leaves the finding to others."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: Any = None) -> Any:
-        if fullname != self.name:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                _take_over(module)
-
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
+    after_import("torch._inductor.compile_fx", _take_over)
+    dynamo.register()
 
 
 def _take_over(compile_fx: Any) -> None:
@@ -120,9 +91,11 @@ def compile_for_cpu(graph: torch.fx.GraphModule, example_inputs: Sequence[Any], 
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-    if cards.profile() != "exact" or _communicates(graph):
-        # A collective has to see tensors of the card, or it would look for the group's CPU part.
+    if cards.profile() != "exact":
         return _code_types()[1](graph)
+    if compile_parts.needs_card(graph):
+        rest = {**options, "static_input_idxs": ()}
+        return _code_types()[1](compile_parts.compile_between(graph, lambda *part: compile_for_cpu(*part, **rest)))
     results = torch.utils._pytree.tree_leaves(output_node(graph).args)
     targets = [_card(result.meta.get("val")) if isinstance(result, torch.fx.Node) else -1 for result in results]
     draws = _draws_numbers(graph)
@@ -220,15 +193,6 @@ def _draws_numbers(graph: torch.fx.GraphModule) -> bool:
             if torch.Tag.nondeterministic_seeded in tags or "inductor_seed" in str(node.target):
                 return True
     return False
-
-
-def _communicates(graph: torch.fx.GraphModule) -> bool:
-    return any(
-        str(node.target).startswith(("_c10d_functional", "c10d"))
-        for module in graph.modules()
-        if isinstance(module, torch.fx.GraphModule)
-        for node in module.graph.nodes
-    )
 
 
 def _fake_on_cpu(value: Any) -> Any:

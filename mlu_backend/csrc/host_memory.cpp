@@ -22,7 +22,11 @@ class CpuAllocator final : public c10::Allocator {
     // A result that does not fit is refused when it becomes the card's (Aliases::original_of).
     auto data = allocate_if_free(cpu_memory_from, bytes);
     if (bytes && !data) {
-      return usual_->allocate(bytes);
+      try {
+        return usual_->allocate(bytes);
+      } catch (const c10::Error&) {
+        data = allocate_on(cpu_memory_from, bytes);  // raises in the words of the card
+      }
     }
     data.unsafe_set_device(c10::Device(c10::DeviceType::CPU));
     return data;
