@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from mlu_backend.parity import nested
+from mlu_backend.parity import functional_collectives, nested
 
 if TYPE_CHECKING:
     from mlu_backend.parity.capture import Recorder
@@ -24,12 +24,18 @@ _COLLECTIVES = (
     "all_reduce",
     "broadcast",
     "reduce",
+    "all_reduce_coalesced",
     "all_gather",
+    "all_gather_coalesced",
     "all_gather_into_tensor",
+    "all_gather_single",
+    "_all_gather_base",
     "gather",
     "scatter",
     "reduce_scatter",
     "reduce_scatter_tensor",
+    "reduce_scatter_single",
+    "_reduce_scatter_base",
     "all_to_all",
     "all_to_all_single",
     "send",
@@ -66,6 +72,7 @@ def install(recorder: Recorder) -> None:
         if original is not None:
             _replace(dist, core, name, _unrecorded(original))
     pending.watch(core.Work)
+    functional_collectives.install(recorder, _inside)
     start = core.init_process_group
 
     @functools.wraps(start)

@@ -108,7 +108,10 @@ class Sites:
 
     def here(self, depth: int = 1) -> tuple[str, int, str] | None:
         """File, line and function of the innermost frame of the user's own code."""
-        frame: FrameType | None = sys._getframe(depth)
+        try:
+            frame: FrameType | None = sys._getframe(depth)
+        except ValueError:  # a thread of autograd's, where nothing of the user's is below us
+            return None
         while frame is not None:
             found = self.file(frame.f_code)
             if found is not None:

@@ -51,14 +51,15 @@ class NotMeasurable(Exception):
 
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """
-    The dense numbers of ``tensor`` as a detached tensor of a real dtype: the shard a distributed tensor has here, the
-    values of a sparse one, both parts of a complex one. Raises NotMeasurable where there are none.
+    The dense numbers of ``tensor`` as a detached tensor of a real dtype: the shard a distributed tensor has here, what
+    a functional collective brings (which is waited for), the values of a sparse one, both parts of a complex one.
+    Raises NotMeasurable where there are none.
     """
     local = getattr(tensor, "_local_tensor", None)
     if local is not None:
         tensor = local
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and not _ordinary(tensor):
-        raise NotMeasurable(type(tensor).__name__)
+        tensor = _awaited(tensor)
     if tensor.device.type == "meta" or tensor.is_nested:
         raise NotMeasurable(tensor.device.type)
     tensor = tensor.detach()
@@ -71,6 +72,18 @@ def plain(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_neg():
         tensor = tensor.resolve_neg()
     return tensor
+
+
+def _awaited(tensor: torch.Tensor) -> torch.Tensor:
+    """The result inside an AsyncCollectiveTensor. The program finds it there when it waits itself."""
+    functional = sys.modules.get("torch.distributed._functional_collectives")
+    kind = getattr(functional, "AsyncCollectiveTensor", None)
+    if functional is None or kind is None or type(tensor) is not kind:
+        raise NotMeasurable(type(tensor).__name__)
+    found: torch.Tensor = functional.wait_tensor(tensor.elem)  # type: ignore[attr-defined]
+    if type(found) is not torch.Tensor:
+        raise NotMeasurable(type(found).__name__)
+    return found
 
 
 def _ordinary(tensor: torch.Tensor) -> bool:
