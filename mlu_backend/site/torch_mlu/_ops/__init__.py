@@ -37,7 +37,10 @@ def define() -> torch.library.Library:
         if name in DIFFERENTIABLE:
             library.impl(name, DIFFERENTIABLE[name], "CompositeImplicitAutograd")
         else:
-            library.impl(name, IMPLEMENTED[name], "CompositeExplicitAutograd")
+            # By key rather than for all of them, so that tracing with fake tensors does not run an implementation.
+            takes_tensors = "Tensor" in schema.partition("->")[0]
+            for key in ("PrivateUse1", "CPU") if takes_tensors else ("CompositeExplicitAutograd",):
+                library.impl(name, IMPLEMENTED[name], key)
     return library
 
 
