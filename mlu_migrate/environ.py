@@ -65,7 +65,7 @@ def use_of(unit: Unit, node: ast.AST, depth: int = 0) -> Use:
             return "read"
         return ""
     if isinstance(parent, ast.Dict) and node in parent.keys:
-        return "set" if _is_environment_dict(unit, parent) else ""
+        return "set" if _is_environment_dict(unit, parent) else _table(unit, parent, depth)
     if isinstance(parent, (ast.IfExp, ast.BoolOp)):
         return use_of(unit, parent, depth + 1)
     if isinstance(parent, (ast.List, ast.Tuple, ast.Set)):
@@ -177,6 +177,31 @@ def _assigned(unit: Unit, node: ast.Assign | ast.AnnAssign, depth: int) -> Use:
     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
         for load in _loads(unit, target):
             found.add(use_of(unit, load, depth + 1))
+    return "set" if "set" in found else "read" if "read" in found else ""
+
+
+def _table(unit: Unit, node: ast.Dict, depth: int) -> Use:
+    """A mapping under any name: `for k, v in DEFAULTS.items(): os.environ[k] = v`, `os.environ.update(DEFAULTS)`."""
+    walks: list[ast.expr] = [node]
+    parent = unit.parent(node)
+    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+        for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
+            walks += _loads(unit, target)
+    found: set[str] = set()
+    for walk in walks:
+        if walk is not node and _becomes_environment(unit, walk):
+            found.add("set")
+        outer: ast.AST | None = unit.parent(walk)
+        pairs = isinstance(outer, ast.Attribute) and outer.attr == "items"
+        if isinstance(outer, ast.Attribute) and outer.attr in ("items", "keys"):
+            walk, outer = outer, unit.parent(outer)
+            if isinstance(outer, ast.Call) and outer.func is walk:
+                walk, outer = outer, unit.parent(outer)
+        if isinstance(outer, (ast.For, ast.comprehension)) and outer.iter is walk:
+            bound = outer.target
+            name = bound.elts[0] if pairs and isinstance(bound, ast.Tuple) and bound.elts else bound
+            for load in _loads(unit, name):
+                found.add(use_of(unit, load, depth + 1))
     return "set" if "set" in found else "read" if "read" in found else ""
 
 

@@ -50,6 +50,9 @@ DEVICE_CALLS: dict[str, tuple[int | None, str]] = {
     "torch.utils.data.DataLoader": (None, "pin_memory_device"),
     "torch.accelerator.set_device_index": (0, "device"),
     "torch.accelerator.synchronize": (0, "device"),
+    "accelerate.cpu_offload": (1, "execution_device"),
+    "accelerate.cpu_offload_with_hook": (1, "execution_device"),
+    "accelerate.disk_offload": (2, "execution_device"),
 }
 # methods whose first positional argument is a device, whatever the receiver
 DEVICE_METHODS = frozenset(("to", "cuda", "mlu", "to_device", "set_device", "to_empty", "pin_memory", "move_to_device"))

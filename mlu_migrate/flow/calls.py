@@ -48,6 +48,10 @@ def given_by_position(flow: Flow, call: ast.Call, child: ast.AST, kind: Kind, de
         if bound is not None and bound[0] == position - 1:
             yield Use(Proof.SINK, inner)
         return
+    if name == "operator.methodcaller" and position == 1 and kind.name == "device":
+        if is_text(call.args[0], *sinks.DEVICE_METHODS):
+            yield Use(Proof.SINK, name)
+        return
     leaf = leaf_of(call.func)
     if leaf in _ASSERTS and position in (0, 1) and len(call.args) > 1:
         held = reading.holds(flow, call.args[1 - position], kind, depth + 1)
@@ -209,6 +213,10 @@ def given_by_keyword(flow: Flow, call: ast.Call, word: str | None, child: ast.AS
     if kind.name == "device" and word in ("device", "map_location", "device_type"):
         return Use(Proof.SINK, f"{word}=")
     proofs = list(targets.project_call(flow, call, name, None, word, kind, depth))
+    if word in ("value", "default", "index") and isinstance(child, ast.Constant):  # gr.Dropdown(choices=[...], value=)
+        offered = argument(call, "choices") or argument(call, "options")
+        if isinstance(offered, (ast.List, ast.Tuple)):
+            proofs += rows.by_siblings(flow, list(offered.elts), kind)
     if sinks.says(kind, word):
         proofs.append(Use(Proof.NAMED, f"{word}="))
     elif sinks.says_other(kind, word):

@@ -86,6 +86,7 @@ class Flow:
                 if isinstance(outer, ast.Call) and outer.func is parent:
                     if parent.attr in (
                         "format",
+                        "format_map",
                         "lower",
                         "upper",
                         "strip",

@@ -66,7 +66,7 @@ class DeviceString(StringRule):
     name = "device-string"
     severity = Severity.INFO
     topics = ("devices",)
-    needs = (b"cu",)
+    needs = (b"cu", b"CUDA")
     kind = DEVICE
 
     @sieve.texts(lambda text: "cuda" in text or ASSIGNED.fullmatch(text) is not None)
@@ -125,6 +125,28 @@ class DeviceString(StringRule):
             )
             return
         yield self.found(unit, node, "replaced", edits, why="what a device prints", text="cuda")
+
+    def visit_ClassDef(self, node: ast.ClassDef, unit: Unit) -> Iterator[Finding]:
+        """`CUDA = auto()` of a StrEnum: the text is the member's own name."""
+        if not any(_last(base) == "StrEnum" for base in node.bases) and not any(
+            isinstance(item, ast.FunctionDef) and item.name == "_generate_next_value_" for item in node.body
+        ):
+            return
+        for item in node.body:
+            target = item.targets[0] if isinstance(item, ast.Assign) else None
+            if isinstance(target, ast.Name) and target.id.lower() == "cuda" and not is_kept(unit, item):
+                value = item.value  # type: ignore[attr-defined]
+                if isinstance(value, ast.Call) and _last(value.func) == "auto":
+                    sure = unit.flow.of(value, self.kind).proof >= Proof.NAMED
+                    yield self.found(
+                        unit,
+                        value,
+                        "auto",
+                        unit.replace(value, '"mlu"'),
+                        safety=Safety.SAFE if sure else Safety.UNSAFE,
+                        severity=Severity.INFO if sure else Severity.WARNING,
+                        member=f"{node.name}.{target.id}",
+                    )
 
     def visit_Subscript(self, node: ast.Subscript, unit: Unit) -> Iterator[Finding]:
         """`int(device[5:])`: what stands behind "cuda:" begins one character earlier behind "mlu:"."""
@@ -193,3 +215,7 @@ def _is_read(unit: Unit, node: ast.expr) -> bool:
         loads = unit.index.loads.get((owner, outer.targets[0].id), ()) if owner else ()
         return any(_is_read(unit, load) for load in loads)
     return False
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
