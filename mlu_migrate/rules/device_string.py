@@ -137,7 +137,9 @@ class DeviceString(StringRule):
             if isinstance(target, ast.Name) and target.id.lower() == "cuda" and not is_kept(unit, item):
                 value = item.value  # type: ignore[attr-defined]
                 if isinstance(value, ast.Call) and _last(value.func) == "auto":
-                    sure = unit.flow.of(value, self.kind).proof >= Proof.NAMED
+                    loads = unit.index.attributes.get(target.id, ())
+                    own = [n for n in loads if isinstance(n.value, ast.Name) and n.value.id == node.name]
+                    sure = any(unit.flow.of(load, self.kind).proof >= Proof.NAMED for load in own)
                     yield self.found(
                         unit,
                         value,
