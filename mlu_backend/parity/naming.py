@@ -49,6 +49,9 @@ class Modules:
                 if child is module and above is not None:
                     self._register(module, f"{above[1]}.{name}")
                     return f"{above[1]}.{name}"
+            if above is not None and getattr(module, "_is_replica", False):  # DataParallel's, made for one call
+                self._register(module, f"{above[1]}.module")
+                return f"{above[1]}.module"
         name = type(module).__name__
         self._roots[name] = self._roots.get(name, 0) + 1
         if self._roots[name] > 1:

@@ -15,6 +15,7 @@ they do on the machines such programs are written for.
     generators    random generators
     namespace     torch.cuda
     distributed   nccl, process groups, meshes
+    data_parallel copies between GPUs in one process
     storages      tags in saved files
 """
 
@@ -22,7 +23,16 @@ from __future__ import annotations
 
 import os
 
-from mlu_backend.parity.emulated_cuda import devices, distributed, functions, generators, mode, namespace, storages
+from mlu_backend.parity.emulated_cuda import (
+    data_parallel,
+    devices,
+    distributed,
+    functions,
+    generators,
+    mode,
+    namespace,
+    storages,
+)
 from mlu_backend.parity.emulated_cuda.devices import Sinks, to_cuda, to_device
 from mlu_backend.parity.naming import Sites
 from mlu_backend.parity.options import Options
@@ -44,6 +54,7 @@ def install(options: Options, sites: Sites) -> None:
     namespace.install()
     generators.install()  # after the namespace, which knows default_generators as a tuple
     distributed.install()
+    data_parallel.install()
     storages.install()
     mapping.__enter__()
     mode.keep_in_backward(mapping)
