@@ -14,8 +14,9 @@ switches allow it, float32's for float64 where the profile narrows it, else the 
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -128,4 +129,19 @@ def install(control: Control) -> RoundingMode:
     """Round the inputs of products in this process from now on. Call once."""
     mode = RoundingMode(control)
     mode.__enter__()
+    torch.ctc_loss = _without_modes(torch.ctc_loss)
     return mode
+
+
+def _without_modes(function: Callable[..., Any]) -> Callable[..., Any]:
+    """
+    For a function of torch that has no products and computes otherwise where a mode is active: ``ctc_loss`` then
+    divides losses on the device by lengths on the CPU.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with no_dispatch_modes():
+            return function(*args, **kwargs)
+
+    return call
