@@ -79,6 +79,18 @@ def test_a_compiled_ddp_model_trains_as_one_process_does(world: World) -> None:
     world.run(tasks.compiled_ddp)
 
 
+def test_what_surrounds_collectives_is_compiled(world: World) -> None:
+    world.run(tasks.compiled_between_collectives)
+
+
+def test_a_model_compiled_inside_ddp_trains_as_one_process_does(world: World) -> None:
+    world.run(tasks.compiled_inside_ddp)
+
+
+def test_a_compiled_fully_sharded_model_trains_as_one_process_does(world: World) -> None:
+    world.run(tasks.compiled_fully_sharded)
+
+
 @pytest.mark.parametrize("schedule", ["ScheduleGPipe", "Schedule1F1B"])
 def test_a_pipeline_gives_the_outputs_and_gradients_of_the_whole_model(world: World, schedule: str) -> None:
     world.run(tasks.pipeline, schedule)

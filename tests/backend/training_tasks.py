@@ -269,6 +269,50 @@ def compiled_ddp(rank: int, size: int) -> None:
     same(model.module.named_parameters(), alone(size))
 
 
+def compiled_between_collectives(rank: int, size: int) -> None:
+    """What surrounds collectives is one kernel each, and the values and gradients are those of eager mode."""
+    import torch.distributed._functional_collectives as funcol
+    from torch._inductor.utils import run_and_get_code
+
+    torch.manual_seed(7)
+    weight = torch.randn(6, 6).to(torch.device("mlu", rank)).requires_grad_()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        hidden = (x @ weight).sin() * 2 + 1
+        whole = funcol.all_gather_tensor_autograd(hidden, 0, dist.group.WORLD)
+        return (whole.cos() * 3 - 1).exp().sum(0)
+
+    x = torch.randn(4, 6, device=torch.device("mlu", rank))
+    (wanted,) = torch.autograd.grad(step(x).sum(), weight)
+    out, code = run_and_get_code(torch.compile(step, fullgraph=True), x)
+    (got,) = torch.autograd.grad(out.sum(), weight)
+    torch.testing.assert_close(out, step(x), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-3)
+    assert sum("cpp_fused" in piece for piece in code) >= 2
+
+
+def compiled_inside_ddp(rank: int, size: int) -> None:
+    from torch.nn.parallel import DistributedDataParallel
+
+    model = net().to(torch.device("mlu", rank))
+    model.first.compile()
+    wrapped = DistributedDataParallel(torch.compile(model), device_ids=[rank])
+    train(rank, size, wrapped, torch.optim.AdamW(model.parameters(), lr=1e-2))
+    same(model.named_parameters(), alone(size))
+
+
+def compiled_fully_sharded(rank: int, size: int) -> None:
+    from torch.distributed.fsdp import fully_shard
+
+    model = net().to(torch.device("mlu", rank))
+    for part in (model.first, model.second):
+        part.compile()
+        fully_shard(part)
+    fully_shard(model)
+    train(rank, size, torch.compile(model), torch.optim.AdamW(model.parameters(), lr=1e-2))
+    same([(name, value.full_tensor()) for name, value in model.named_parameters()], alone(size))
+
+
 def pipeline(rank: int, size: int, schedule: str) -> None:
     from torch.distributed import pipelining
 
