@@ -4,8 +4,9 @@ What recording at module level costs: time as a ratio inside one run, size of th
     python benchmarks/recorder.py [--device mlu|cpu] [--steps 200] [--json FILE]
 
 Steps with and without recording alternate in one process, so that the machine's noise falls on both; the ratios are
-medians over neighbouring pairs, of wall time and of processor time (the second is what counts on a busy machine). The
-record is that of the migrated program fixtures/scripts/gpt_language_model, whose memory is looked at from outside.
+medians over neighbouring pairs, of wall time and of processor time. The budget is that of wall time, unless other
+programs took more than a tenth of the processors meanwhile, when it is that of processor time. The record is that of
+the migrated program fixtures/scripts/gpt_language_model, whose memory is looked at from outside.
 Budgets of design section 6 and issue 5: ratio at most 1.3 where a step takes over 50 ms; 200 steps of the language
 model under 100 MB, with flat memory.
 """
@@ -28,6 +29,7 @@ from pathlib import Path
 PROGRAM = Path(__file__).resolve().parents[1] / "fixtures" / "scripts" / "gpt_language_model"
 BLOCKS = 5
 BUDGET, SIZE_BUDGET, FLAT = 1.3, 100e6, 1.1
+BUSY = 0.1
 
 
 def models(device: str) -> dict[str, Callable[[], object]]:
@@ -99,6 +101,32 @@ def timed(step: Callable[[], object], count: int) -> Spent:
     return Spent((time.perf_counter() - wall) / count, (time.process_time() - processor) / count)
 
 
+class Others:
+    """What share of the processors other programs take while this one measures; nothing is known without /proc."""
+
+    def __init__(self) -> None:
+        self._since = self._all(), time.process_time(), time.perf_counter()
+
+    @staticmethod
+    def _all() -> float | None:
+        """Seconds all processors have worked since the machine started."""
+        try:
+            fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        except OSError:
+            return None
+        worked = sum(int(n) for i, n in enumerate(fields) if i not in (3, 4))  # without idle and waiting for disks
+        return worked / os.sysconf("SC_CLK_TCK")
+
+    def share(self) -> float | None:
+        """Between 0 and 1."""
+        everything, ours, began = self._since
+        now = self._all()
+        if everything is None or now is None:
+            return None
+        theirs = now - everything - (time.process_time() - ours)
+        return max(0.0, theirs / ((time.perf_counter() - began) * (os.cpu_count() or 1)))
+
+
 def overhead(device: str) -> list[dict[str, object]]:
     """One row a model: milliseconds a step without and with recording, and the ratios of neighbouring pairs."""
     if device == "mlu":
@@ -118,7 +146,7 @@ def overhead(device: str) -> list[dict[str, object]]:
         for name, step in made.items():
             for recorder.stopped in (True, False):
                 timed(step, 2)
-            plain, recorded = [], []
+            plain, recorded, others = [], [], Others()
             for _ in range(BLOCKS):
                 recorder.stopped = True
                 plain.append(timed(step, 2))
@@ -135,6 +163,7 @@ def overhead(device: str) -> list[dict[str, object]]:
                     "processor": statistics.median(processor),
                     "low": min(processor),
                     "high": max(processor),
+                    "others": others.share(),
                 }
             )
         recorder.close()
@@ -211,6 +240,12 @@ def size(folder: Path) -> int:
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
 
 
+def counts(row: dict[str, object]) -> str:
+    """Which ratio of a row the budget is held against."""
+    others = row["others"]
+    return "wall" if isinstance(others, float) and others <= BUSY else "processor"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("mlu", "cpu"), default="mlu")
@@ -218,11 +253,12 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     rows = overhead(args.device)
-    print("| model | step, ms | recorded, ms | wall | processor | low to high |\n|---|---|---|---|---|---|")
+    print("| model | step, ms | recorded, ms | wall | processor | low to high | used by others |\n" + "|---" * 7 + "|")
     for row in rows:
+        others = "unknown" if row["others"] is None else f"{100 * float(row['others']):.0f} %"  # type: ignore[arg-type]
         print(
             f"| {row['model']} | {row['plain_ms']:.1f} | {row['recorded_ms']:.1f} | {row['wall']:.3f} "
-            f"| {row['processor']:.3f} | {row['low']:.3f} to {row['high']:.3f} |"
+            f"| {row['processor']:.3f} | {row['low']:.3f} to {row['high']:.3f} | {others} |"
         )
     last = language_model(args.steps)
     print(
@@ -234,7 +270,7 @@ def main() -> int:
         args.json.write_text(json.dumps([*rows, last], indent=1), encoding="utf-8")
     slow = [r for r in rows if float(r["plain_ms"]) > 50]  # type: ignore[arg-type]
     good = (
-        all(float(r["processor"]) <= BUDGET for r in slow)  # type: ignore[arg-type]
+        all(float(r[counts(r)]) <= BUDGET for r in slow)  # type: ignore[arg-type]
         and float(last["bytes"]) * 200 / float(last["steps"]) <= SIZE_BUDGET  # type: ignore[arg-type]
         and float(last["growth"]) <= FLAT  # type: ignore[arg-type]
     )
