@@ -125,7 +125,7 @@ FOREIGN = frozenset(
     "numba cupy pycuda tensorflow tf keras paddle mxnet jax jaxlib cv2 onnxruntime tensorrt xgboost lightgbm catboost "
     "faiss "
     "cuml cudf rmm pynvml cuda theano caffe caffe2 chainer dali nvidia warp taichi triton tvm spacy thinc ctranslate2 "
-    "faster_whisper vllm sglang horovod openmm llama_cpp dgl mlx cugraph".split()
+    "faster_whisper vllm sglang horovod openmm llama_cpp dgl mlx cugraph isaacgym isaacgymenvs isaaclab".split()
 )
 
 OTHER_DEVICES = frozenset("cpu mps xpu npu hpu xla meta musa ipu cpu:0 privateuseone".split())

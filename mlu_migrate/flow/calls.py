@@ -77,6 +77,10 @@ def given_by_position(flow: Flow, call: ast.Call, child: ast.AST, kind: Kind, de
     ):
         yield Use(Proof.SINK, f".{leaf}")
         return
+    if leaf in ("set", "update") and 0 < position == len(call.args) - 1 and is_text(call.args[position - 1]):
+        key = call.args[position - 1].value.rpartition(".")[2]  # type: ignore[attr-defined]
+        yield slots.under_key(flow, key, kind, depth)  # parser.set("run", "device", "cuda")
+        return
     if leaf in (
         "str",
         "list",

@@ -108,6 +108,11 @@ def of_started(
 def in_ternary(flow: Flow, node: ast.IfExp, child: ast.AST, kind: Kind) -> Iterator[Use]:
     if flow.asks_availability(node.test):
         yield Use(Proof.SIBLING, "availability test")
+    else:
+        names = (flow.unit.name(n) for n in ast.walk(node.test) if isinstance(n, ast.Attribute))
+        root = next((n.partition(".")[0] for n in names if n and n.partition(".")[0] in sinks.FOREIGN), None)
+        if root is not None:  # "cuda" if cupy.cuda.is_available() else "cpu"
+            yield Use(Proof.OTHER, root, Shape.KEEP)
     yield from by_siblings(flow, [node.orelse if child is node.body else node.body], kind)
 
 
