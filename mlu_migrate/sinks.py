@@ -160,7 +160,14 @@ class Kind:
     siblings: frozenset[str]
 
 
-DEVICE = Kind("device", re.compile(r"cuda(:(\d+|%[dis]|\{[^{}]*\})?)?"), DEVICE_CALLS, "cuda", "mlu", OTHER_DEVICES)
+DEVICE = Kind(
+    "device",
+    re.compile(r"cuda(:(\d+|%(\(\w+\))?[dis]|\{[^{}]*\})?)?"),
+    DEVICE_CALLS,
+    "cuda",
+    "mlu",
+    OTHER_DEVICES,
+)
 BACKEND = Kind(
     "backend",
     re.compile(r"nccl|NCCL|cpu:gloo,cuda:nccl|cuda:nccl,cpu:gloo|cuda:nccl"),

@@ -136,6 +136,9 @@ def given_by_position(flow: Flow, call: ast.Call, child: ast.AST, kind: Kind, de
         yield slots.under_key(flow, call.args[1].value, kind, depth)  # type: ignore[attr-defined]
         return
     if leaf in ("getattr", "hasattr", "setattr", "delattr") and position == 1:
+        if kind.name == "device" and flow.unit.name(call.args[0]) == "torch":
+            yield Use(Proof.SINK, f"{leaf}(torch, ...)")
+            return
         yield Use(Proof.OTHER, "attribute name", Shape.KEEP)
         return
     if leaf in ("get", "pop") and position == 0:

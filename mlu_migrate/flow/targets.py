@@ -91,7 +91,12 @@ def inherited(flow: Flow, call: ast.Call) -> list[str]:
 def targets_of(flow: Flow, call: ast.Call) -> Iterator[tuple[ast.FunctionDef | ast.AsyncFunctionDef, int]]:
     """Functions of this file a call may mean, with the number of bound leading parameters."""
     func, unit = call.func, flow.unit
-    if isinstance(func, ast.Name):
+    if isinstance(func, ast.Name) and func.id == "cls" and func in unit.index.parents:
+        mine = unit.enclosing_class(func)
+        for item in mine.body if mine is not None else ():
+            if isinstance(item, ast.FunctionDef) and item.name == "__init__":
+                yield item, 1
+    elif isinstance(func, ast.Name):
         owner = unit.index.owner(unit.scope(func), func.id)
         for binding in owner.bindings.get(func.id, ()) if owner else ():
             if isinstance(binding.node, (ast.FunctionDef, ast.AsyncFunctionDef)):
