@@ -25,7 +25,7 @@ from regex_converter import convert, convert_folder
 
 from mlu_backend.parity import session, trace, verdict
 from mlu_backend.parity.findings import Difference, Status, Verdict
-from mlu_migrate import parity, pipeline
+from mlu_migrate import gathering, parity, pipeline
 from mlu_migrate.settings import Options, Settings
 
 if sys.version_info >= (3, 11):
@@ -50,7 +50,7 @@ class Row:
 
 def migrated_by_us(folder: Path, work: Path) -> Path:
     """What ``mlu-migrate FOLDER`` writes."""
-    run = pipeline.run(pipeline.targets_of([folder]), Settings(), Options(cache=False))
+    run = pipeline.run(gathering.targets_of([folder]), Settings(), Options(cache=False))
     return parity._copy(folder, run, work)
 
 

@@ -169,11 +169,11 @@ class Program:
     """One migrated program and its reference traces, each recorded once."""
 
     def __init__(self, name: str, work: Path) -> None:
-        from mlu_migrate import editmap, parity, pipeline
+        from mlu_migrate import editmap, gathering, parity, pipeline
         from mlu_migrate.settings import Options, Settings
 
         self.name, self.work = name, work
-        migrated = pipeline.run(pipeline.targets_of([PROGRAMS / name]), Settings(), Options(cache=False))
+        migrated = pipeline.run(gathering.targets_of([PROGRAMS / name]), Settings(), Options(cache=False))
         work.mkdir(parents=True)
         self.migrated = parity._copy(PROGRAMS / name, migrated, work)
         self.edits = work / "edits.json"

@@ -176,12 +176,12 @@ def language_model(steps: int) -> dict[str, object]:
     from mlu_backend.parity import trace
     from mlu_backend.parity.options import Options
     from mlu_backend.parity.record import record
-    from mlu_migrate import parity, pipeline
+    from mlu_migrate import gathering, parity, pipeline
     from mlu_migrate.settings import Options as Wanted
     from mlu_migrate.settings import Settings
 
     with tempfile.TemporaryDirectory(prefix="mlu-recorder-") as folder:
-        run = pipeline.run(pipeline.targets_of([PROGRAM]), Settings(), Wanted(cache=False))
+        run = pipeline.run(gathering.targets_of([PROGRAM]), Settings(), Wanted(cache=False))
         copy = parity._copy(PROGRAM, run, Path(folder))
         out = Path(folder, "trace")
         watch = Watch(out)

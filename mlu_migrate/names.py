@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Mapping
 
-from mlu_migrate.scopes import Binding, Index, Scope
+from mlu_migrate.index import Index
+from mlu_migrate.scopes import Binding, Scope
 
 UNKNOWN = "?"
 NOTHING = frozenset((UNKNOWN,))  # one object, so that callers may ask for it with `is`

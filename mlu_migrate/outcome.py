@@ -8,9 +8,10 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from mlu_migrate.gathering import Job
 from mlu_migrate.messages import text
 from mlu_migrate.model import ExitStatus, FileResult, FileStatus, RunResult, Severity
-from mlu_migrate.pipeline import Job, Run
+from mlu_migrate.pipeline import Run
 from mlu_migrate.report import left
 
 _MAIN = re.compile(rb"^if\s+__name__\s*==\s*['\"]__main__['\"]", re.MULTILINE)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlu_migrate import command, copying, editmap, pipeline, tomlfile, tree
+from mlu_migrate import command, copying, editmap, gathering, pipeline, tomlfile, tree
 from mlu_migrate.model import ExitStatus, FileStatus, RunResult
 from mlu_migrate.settings import Options, Settings
 
@@ -151,7 +151,7 @@ def run(
     try:
         work.mkdir(parents=True, exist_ok=True)
         talk(f"migrating {project}")
-        migrated = pipeline.run(pipeline.targets_of([project]), settings, options, talk=talk)
+        migrated = pipeline.run(gathering.targets_of([project]), settings, options, talk=talk)
         copy = _copy(project, migrated, work) if any(e.migrated is None for e in wanted) else None
         verdicts = [
             _compare(

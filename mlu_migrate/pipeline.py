@@ -1,6 +1,5 @@
 """
-From paths to results: find the files, learn about the project around them, migrate each in a worker, keep what was
-learnt.
+From files to results: learn about the project around them, migrate each in a worker, keep what was learnt.
 
 Reads; writes only to the cache. What becomes of the results (a copy, a diff, a report) is decided by the callers.
 """
@@ -15,46 +14,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mlu_migrate import baseline, cache, gitinfo, pool, walk
+from mlu_migrate import baseline, cache, pool, walk
 from mlu_migrate.configs import groups
+from mlu_migrate.gathering import Job, Target, gather, read
 from mlu_migrate.model import FileResult, FileStatus, Finding, RunResult
 from mlu_migrate.settings import Options, Settings, is_project, project_root
 
-LARGEST = 100 * 1024 * 1024  # bytes; a larger file is data, whatever its name
 FACT_FILES = 50_000  # Python files of a project that are scanned for facts; beyond that only those of the run
 
 Talk = Callable[[str], None]
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One path the user named. ``prefix`` is put before the paths of its files in reports, "" or ending in a slash."""
-
-    path: Path
-    directory: bool
-    prefix: str
-
-    def report_path(self, rel: str) -> str:
-        """The path in reports of a file of this target."""
-        return f"{self.prefix}{rel}"
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One file of the run. ``rel`` is its path inside its target, ``rooted`` its path from the project root."""
-
-    target: Target
-    path: Path
-    rel: str
-    root: Path
-    rooted: str
-    python: bool
-
-    @property
-    def shown(self) -> str:
-        """The path in reports."""
-        return self.target.report_path(self.rel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +68,6 @@ class _Work:
     roots: list[Path] = field(default_factory=list)
 
 
-def targets_of(paths: Sequence[Path]) -> tuple[Target, ...]:
-    """
-    What the arguments mean for report paths.
-
-    With one folder paths are relative to it. A file keeps its name from the current folder where it is below that,
-    so that an editor finds it, and several folders stand before the paths of their files.
-    """
-    if len(paths) == 1 and paths[0].is_dir():
-        return (Target(paths[0], True, ""),)
-    targets = []
-    for path in paths:
-        directory = path.is_dir()
-        shown = _from_here(path, alone=len(paths) == 1)
-        if directory:
-            targets.append(Target(path, True, "" if shown == "." else f"{shown}/"))
-        else:
-            targets.append(Target(path, False, shown.removesuffix(path.name)))
-    return tuple(targets)
-
-
 def run(
     targets: Sequence[Target],
     settings: Settings,
@@ -140,11 +89,11 @@ def run(
     store = cache.Cache() if options.cache else None
     work = _Work(settings, options, talk, store)
     held_by = baseline.read(Path(options.baseline)) if options.baseline else None
-    jobs, results = _gather(targets, work, since, left_out)
+    jobs, results, work.roots = gather(targets, settings, options, since, left_out)
     pending: list[tuple[int, _Item]] = []
     for index, job in enumerate(jobs):
         if results[index] is None:
-            data = _read(job.path)
+            data = read(job.path)
             if isinstance(data, str):
                 results[index] = FileResult(job.shown, FileStatus.FAILED, data)
             else:
@@ -179,112 +128,6 @@ def migrate_text(
     _migrate(work, [job], [(0, _Item(source, rooted, 0, python))], results, lambda done, total: None)
     assert results[0] is not None
     return results[0]
-
-
-def _is_script(path: Path, source: bytes, settings: Settings) -> bool:
-    from mlu_migrate import nonpython
-
-    kind = nonpython.kind_of(path.as_posix(), source[:200])
-    return kind == "notebook" or (kind is not None and settings.configs != "off")
-
-
-def handler(settings: Settings) -> Callable[[Path], bool]:
-    """Says of a path that is no Python whether it is migrated. With ``configs = "off"`` only notebooks are."""
-
-    def handles(path: Path) -> bool:
-        from mlu_migrate import nonpython  # only now: a run over Python alone does without
-
-        return (settings.configs != "off" or path.suffix == ".ipynb") and nonpython.handles(path)
-
-    return handles
-
-
-def _gather(
-    targets: Sequence[Target], work: _Work, since: str | None, left_out: bool
-) -> tuple[list[Job], list[FileResult | None]]:
-    """The jobs in order, and results for those that are decided already."""
-    options = work.options
-    rules = walk.Rules(options.exclude, options.extend_exclude, options.gitignore)
-    handles = handler(work.settings)
-    jobs: list[Job] = []
-    results: list[FileResult | None] = []
-    seen: set[str] = set()
-    for target in targets:
-        root = project_root(Path(os.path.abspath(target.path)))
-        if root not in work.roots:
-            work.roots.append(root)
-        if target.directory:
-            found = walk.find(target.path, root, rules, handles)
-            if left_out:
-                found.refused += _left_out(target.path, root, found, handles)
-        else:
-            found = walk.Found()
-            single = walk.single(target.path, target.path.name, rules, root, handles)
-            if isinstance(single, walk.Candidate):
-                found.files.append(single)
-            elif single is not None:
-                found.refused.append(single)
-        prefix = _prefix(target.path if target.directory else target.path.parent, root)
-        changed = {path.resolve() for path in gitinfo.changed_since(target.path, since)} if since else None
-        entries: list[walk.Candidate | walk.Refused] = [*found.files, *found.refused]
-        for entry in sorted(entries, key=lambda item: item.rel.split("/")):
-            place = os.path.abspath(entry.path)
-            if place in seen or (changed is not None and entry.path.resolve() not in changed):
-                continue
-            seen.add(place)
-            python = isinstance(entry, walk.Refused) or entry.python
-            job = Job(target, entry.path, entry.rel, root, prefix + entry.rel, python)
-            jobs.append(job)
-            if isinstance(entry, walk.Refused):
-                status = FileStatus.FAILED if entry.failed else FileStatus.SKIPPED
-                results.append(FileResult(job.shown, status, entry.reason, entry.source))
-            else:
-                results.append(None)
-    return jobs, results
-
-
-def _prefix(folder: Path, root: Path) -> str:
-    """What to put before a path inside the folder to have it from the root."""
-    relative = baseline.relative(folder, root)
-    return "" if relative == "." else f"{relative}/"
-
-
-def _left_out(top: Path, root: Path, found: walk.Found, handles: Callable[[Path], bool]) -> list[walk.Refused]:
-    """Files with something to migrate in them that ignore files or globs keep out of ``found``."""
-    from mlu_migrate.prefilter import mentions
-
-    known = {item.rel for item in found.files} | {item.rel for item in found.refused}
-    everything = walk.find(top, root, walk.Rules(gitignore=False), handles)
-    reason = "left out by .gitignore or an exclude, not migrated"
-    refused = []
-    for item in everything.files:
-        if item.rel in known or not item.python:
-            continue
-        data = _read(item.path)
-        if isinstance(data, bytes) and mentions(data):
-            refused.append(walk.Refused(item.path, item.rel, reason, source=data))
-    return refused
-
-
-def _read(path: Path) -> bytes | str:
-    """The bytes of a file, or the reason why there are none."""
-    try:
-        for _ in range(3):
-            with path.open("rb") as file:
-                before = os.fstat(file.fileno())
-                if before.st_size > LARGEST:
-                    return f"larger than {LARGEST // 1024**2} MiB"
-                data = file.read()
-                after = os.fstat(file.fileno())
-            if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns) and len(
-                data
-            ) == after.st_size:
-                return data
-    except FileNotFoundError:
-        return "vanished during the run"
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
-    return "kept changing while it was read"
 
 
 def _learn(work: _Work, jobs: Sequence[Job], whole: Sequence[Path]) -> None:
@@ -326,6 +169,13 @@ def _fact_files(work: _Work, root: Path, jobs: Sequence[Job], whole: bool) -> tu
         return own, chosen
     places = {item.path for item in around}
     return [item.path for item in around] + [path for path in own if path not in places], chosen
+
+
+def _is_script(path: Path, source: bytes, settings: Settings) -> bool:
+    from mlu_migrate import nonpython
+
+    kind = nonpython.kind_of(path.as_posix(), source[:200])
+    return kind == "notebook" or (kind is not None and settings.configs != "off")
 
 
 def _migrate(
@@ -433,13 +283,3 @@ def _hold(
 
 def _is_at(finding: Finding, places: set[tuple[str, int, int]]) -> bool:
     return (finding.code, finding.line, finding.column) in places
-
-
-def _from_here(path: Path, *, alone: bool) -> str:
-    """
-    The path from the current folder where it is below that; else as it was given, or only its name if it is alone.
-    """
-    relative = os.path.relpath(path.absolute())
-    if not relative.startswith(os.pardir):
-        return Path(relative).as_posix()
-    return path.name if alone else path.as_posix().lstrip("/")

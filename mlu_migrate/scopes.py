@@ -1,23 +1,20 @@
 """
-The one walk over a file: parents, scopes, bindings, and nodes listed by type.
+Scopes and bindings: what gives a name a meaning, and where.
 
-Everything rules need is collected here once, so rules never walk. `ast` is used rather than libcst because its parse
-costs 13 % of libcst's and its positions are byte columns already; libcst checks each edited place afterwards (guard.py)
-and takes over f-strings where the running Python gives wrong positions (strings.py).
+``ENTER`` says what the walk over a file (index.py) does at each kind of node that opens a scope or binds a name.
 """
 
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mlu_migrate.index import Index
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 
 
 @dataclass(eq=False, slots=True)
@@ -68,138 +65,9 @@ class Scope:
         where.bindings.setdefault(binding.name, []).append(binding)
 
 
-class Index:
-    """What one walk of a module leaves behind."""
-
-    def __init__(self, tree: ast.Module, before_text: Callable[[ast.JoinedStr], None] | None = None) -> None:
-        """``before_text`` is handed each f-string before the walk goes into it, and may put other nodes into it."""
-        self.tree = tree
-        self.nodes: dict[type, list[Any]] = defaultdict(list)
-        self.parents: dict[ast.AST, ast.AST] = {}
-        self.scope_of: dict[
-            ast.AST, Scope
-        ] = {}  # for Name, Lambda, def, class, comprehension, call: where it is evaluated
-        self.module = Scope(tree, None)
-        self.scopes: dict[ast.AST, Scope] = {tree: self.module}
-        self._before_text = before_text
-        self.attributes: dict[str, list[ast.Attribute]] = defaultdict(list)
-        self._run(tree)
-
-    def parent(self, node: ast.AST) -> ast.AST | None:
-        """The syntactic parent."""
-        return self.parents.get(node)
-
-    def scope(self, node: ast.AST) -> Scope:
-        """The scope a node is evaluated in."""
-        found = self.scope_of.get(node)
-        while found is None:
-            up = self.parents.get(node)
-            if up is None:
-                return self.module
-            found = self.scopes.get(up) if not _evaluated_outside(up, node) else None
-            node = up
-            found = found or self.scope_of.get(node)
-        return found
-
-    # The walk is iterative: 400 chained calls overflow Python's stack otherwise. Children are put on the stack last
-    # first; the kinds that make up most of a file are dealt with in place.
-    def _run(self, tree: ast.Module) -> None:
-        stack: list[tuple[ast.AST, Scope]] = [(s, self.module) for s in reversed(tree.body)]
-        push, pop = stack.append, stack.pop
-        parents, nodes, scope_of, attributes = self.parents, self.nodes, self.scope_of, self.attributes
-        names, constants, dotted = nodes[ast.Name], nodes[ast.Constant], nodes[ast.Attribute]
-        for statement in tree.body:
-            parents[statement] = tree
-        while stack:
-            node, scope = pop()
-            kind = type(node)
-            if kind is ast.Name:
-                names.append(node)
-                scope_of[node] = scope
-                continue
-            if kind is ast.Constant:
-                constants.append(node)
-                continue
-            if isinstance(node, ast.Attribute):
-                dotted.append(node)
-                attributes[node.attr].append(node)
-                child = node.value
-                parents[child] = node
-                push((child, scope))
-                continue
-            nodes[kind].append(node)
-            enter = _ENTER.get(kind)
-            if enter is not None:
-                inner = enter(self, node, scope)
-                if inner is not None:
-                    stack.extend(reversed(inner))
-                    continue
-            for name in _CHILDREN.get(kind) or _children_of(kind):
-                value = getattr(node, name, None)
-                if value.__class__ is list:
-                    for item in reversed(value):
-                        if isinstance(item, ast.AST):
-                            parents[item] = node
-                            push((item, scope))
-                elif isinstance(value, ast.AST):
-                    parents[value] = node
-                    push((value, scope))
-
-    @cached_property
-    def loads(self) -> dict[tuple[Scope, str], list[ast.Name]]:
-        """The places that read a name, by the scope whose name it is."""
-        found: dict[tuple[Scope, str], list[ast.Name]] = {}
-        for name in self.nodes[ast.Name]:
-            if isinstance(name.ctx, ast.Load):
-                owner = self.owner(self.scope_of[name], name.id)
-                if owner is not None:
-                    found.setdefault((owner, name.id), []).append(name)
-        return found
-
-    def owner(self, scope: Scope, name: str) -> Scope | None:
-        """The scope whose binding a name used in ``scope`` refers to, None for builtins and unknowns."""
-        first = True
-        current: Scope | None = scope
-        if scope.outer.get(name) == "global":
-            return self.module if name in self.module.bindings else None
-        while current is not None:
-            if (first or not current.is_class) and name in current.bindings:
-                return current
-            first = False
-            current = current.parent
-        return None
-
-    def _children(self, parent: ast.AST, items: list[tuple[ast.AST | None, Scope]]) -> list[tuple[ast.AST, Scope]]:
-        out: list[tuple[ast.AST, Scope]] = []
-        for item, scope in items:
-            if item is not None:
-                self.parents[item] = parent
-                out.append((item, scope))
-        return out
-
-
-_CHILDREN: dict[type, tuple[str, ...]] = {}
-
-
-def _children_of(kind: type[ast.AST]) -> tuple[str, ...]:
-    """Fields that may hold nodes, last first; operators and contexts are no nodes here."""
-    found = tuple(name for name in reversed(kind._fields) if name not in ("ctx", "op", "ops"))
-    return _CHILDREN.setdefault(kind, found)
-
-
-def _evaluated_outside(owner: ast.AST, child: ast.AST) -> bool:
-    if isinstance(owner, (ast.FunctionDef, ast.AsyncFunctionDef)):
-        return child not in owner.body
-    if isinstance(owner, ast.ClassDef):
-        return child not in owner.body
-    if isinstance(owner, ast.Lambda):
-        return child is owner.args
-    return False
-
-
 def _joined(index: Index, node: ast.JoinedStr, scope: Scope) -> None:
-    if index._before_text is not None:
-        index._before_text(node)
+    if index.before_text is not None:
+        index.before_text(node)
 
 
 def _import(index: Index, node: ast.Import, scope: Scope) -> list[tuple[ast.AST, Scope]]:
@@ -308,7 +176,7 @@ def _function(index: Index, node: ast.FunctionDef | ast.AsyncFunctionDef, scope:
         if isinstance(statement, (ast.Global, ast.Nonlocal)):
             for name in statement.names:
                 inner.outer[name] = "global" if isinstance(statement, ast.Global) else "nonlocal"
-    return index._children(node, items)
+    return index.placed(node, items)
 
 
 def _declares(node: ast.AST) -> bool:
@@ -350,7 +218,7 @@ def _lambda(index: Index, node: ast.Lambda, scope: Scope) -> list[tuple[ast.AST,
     items: list[tuple[ast.AST | None, Scope]] = []
     _arguments(index, node, node.args, scope, inner, items)
     items.append((node.body, inner))
-    return index._children(node, items)
+    return index.placed(node, items)
 
 
 def _class(index: Index, node: ast.ClassDef, scope: Scope) -> list[tuple[ast.AST, Scope]]:
@@ -362,7 +230,7 @@ def _class(index: Index, node: ast.ClassDef, scope: Scope) -> list[tuple[ast.AST
     items.extend((b, scope) for b in node.bases)
     items.extend((k, scope) for k in node.keywords)
     items.extend((s, inner) for s in node.body)
-    return index._children(node, items)
+    return index.placed(node, items)
 
 
 def _comprehension(index: Index, node: Any, scope: Scope) -> list[tuple[ast.AST, Scope]]:
@@ -384,7 +252,7 @@ def _comprehension(index: Index, node: Any, scope: Scope) -> list[tuple[ast.AST,
             items.append((child, child_scope))
     elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
     items.extend((e, inner) for e in elements)
-    out = index._children(node, items)
+    out = index.placed(node, items)
     for generator in node.generators:
         for child in (generator.iter, generator.target, *generator.ifs):
             index.parents[child] = generator
@@ -397,7 +265,7 @@ def _match_as(index: Index, node: Any, scope: Scope) -> None:
         scope.bind(Binding("other", name, node))
 
 
-_ENTER: dict[type, Any] = {
+ENTER: dict[type, Any] = {
     ast.JoinedStr: _joined,
     ast.Import: _import,
     ast.ImportFrom: _import_from,

@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mlu_migrate import apimap, strings
+from mlu_migrate.index import Index
 from mlu_migrate.model import Edit
 from mlu_migrate.names import Names
 from mlu_migrate.prefilter import WORDS
-from mlu_migrate.scopes import Index, Scope
+from mlu_migrate.scopes import Scope
 from mlu_migrate.settings import Settings
 from mlu_migrate.source import Source
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import command, nonpython, pipeline, project
+from mlu_migrate import command, gathering, nonpython, pipeline, project
 from mlu_migrate.configs import groups
 from mlu_migrate.model import FileResult
 from mlu_migrate.settings import Options, Settings
@@ -24,7 +24,7 @@ def _project(root: Path, files: dict[str, str]) -> Path:
 
 
 def _results(path: Path) -> dict[str, FileResult]:
-    run = pipeline.run(pipeline.targets_of([path]), Settings(), Options(cache=False))
+    run = pipeline.run(gathering.targets_of([path]), Settings(), Options(cache=False))
     return {file.path: file for file in run.result.files}
 
 

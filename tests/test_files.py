@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mlu_migrate import cli, copying, pipeline
+from mlu_migrate import cli, copying, gathering, pipeline
 from mlu_migrate.model import FileStatus
 
 
@@ -214,14 +214,14 @@ def test_a_file_that_vanishes_during_the_run_is_named_and_the_rest_goes_on(
 ) -> None:
     (top / "a.py").write_bytes(CALL)
     (top / "good.py").write_bytes(CALL)
-    real = pipeline._read
+    real = pipeline.read
 
     def after_deletion(path: Path) -> bytes | str:
         if path.name == "a.py":
             path.unlink(missing_ok=True)
         return real(path)
 
-    monkeypatch.setattr(pipeline, "_read", after_deletion)
+    monkeypatch.setattr(pipeline, "read", after_deletion)
     result = migrate()
     assert result.status == 2
     assert "vanished" in record(top)["reason"]
@@ -232,14 +232,14 @@ def test_a_file_changed_by_someone_else_during_the_run_is_not_overwritten(
     migrate: Migrate, top: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (top / "a.py").write_bytes(CALL)
-    real = pipeline._read
+    real = pipeline.read
 
     def before_a_change(path: Path) -> bytes | str:
         data = real(path)
         path.write_bytes(b"someone else's\n")
         return data
 
-    monkeypatch.setattr(pipeline, "_read", before_a_change)
+    monkeypatch.setattr(pipeline, "read", before_a_change)
     result = migrate("p", "-w", "--allow-dirty")
     assert result.status == 2
     assert "someone else" in result.err
@@ -325,7 +325,7 @@ def test_files_are_the_same_whether_cached_or_not_and_with_any_number_of_process
     for number in range(20):
         (top / f"m{number}.py").write_bytes(CALL + b"# %d\n" % number)
     runs = [
-        pipeline.run(pipeline.targets_of([top]), Settings(), Options(jobs=jobs, cache=cache)).result.files
+        pipeline.run(gathering.targets_of([top]), Settings(), Options(jobs=jobs, cache=cache)).result.files
         for jobs, cache in ((1, False), (3, True), (1, True))
     ]
     assert runs[0] == runs[1] == runs[2]

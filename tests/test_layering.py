@@ -12,10 +12,12 @@ import mlu_migrate
 
 REWRITER = Path(mlu_migrate.__file__).parent
 BACKEND = Path(mlu_backend.__file__).parent
-CORE = "engine rule edits suppress model names scopes flow project apimap settings source guard unit strings".split()
+CORE = (
+    "engine rule edits suppress model names index scopes flow project apimap settings source guard unit strings".split()
+)
 OUTER = (
-    "cli cliopts commands output outcome report pipeline learning walk copying review parity editmap explain baseline "
-    "pool cache gitinfo"
+    "cli cliopts commands output outcome report pipeline gathering learning walk copying review parity editmap explain "
+    "baseline pool cache gitinfo"
 )
 
 

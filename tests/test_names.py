@@ -6,8 +6,8 @@ import ast
 
 import pytest
 
+from mlu_migrate.index import Index
 from mlu_migrate.names import Names
-from mlu_migrate.scopes import Index
 
 
 def meaning(source: str, **kwargs: object) -> str | None:

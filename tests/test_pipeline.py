@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import cache, evidence, gitinfo, learning, pipeline, project
+from mlu_migrate import cache, evidence, gathering, gitinfo, learning, pipeline, project
 from mlu_migrate.model import FileStatus
 from mlu_migrate.settings import Options, Settings
 
@@ -15,7 +15,7 @@ GUESS = 'import torch\n\nOPTIONS = {"place": "cuda:0"}\nprint(torch.ones(1))\n'
 
 
 def run(*paths: Path, settings: Settings | None = None, options: Options | None = None) -> pipeline.Run:
-    return pipeline.run(pipeline.targets_of(paths), settings or Settings(), options or Options())
+    return pipeline.run(gathering.targets_of(paths), settings or Settings(), options or Options())
 
 
 def shown(*paths: Path) -> list[str]:
@@ -89,7 +89,7 @@ def test_facts_that_cannot_be_had_are_told_and_the_run_goes_on(project: Path, mo
 
     monkeypatch.setattr(learning, "_scan", broken)
     said: list[str] = []
-    result = pipeline.run(pipeline.targets_of([project]), Settings(), Options(cache=False), talk=said.append).result
+    result = pipeline.run(gathering.targets_of([project]), Settings(), Options(cache=False), talk=said.append).result
     assert any("ran out of memory" in line for line in said)
     assert FileStatus.CHANGED in {file.status for file in result.files}
 
@@ -149,7 +149,7 @@ def test_a_file_in_no_project_does_not_make_all_that_lies_below_be_read(
 def test_since_outside_git_is_an_error_of_use(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(CALL)
     with pytest.raises(gitinfo.GitError):
-        pipeline.run(pipeline.targets_of([tmp_path]), Settings(), Options(), since="HEAD")
+        pipeline.run(gathering.targets_of([tmp_path]), Settings(), Options(), since="HEAD")
 
 
 def test_text_is_migrated_as_the_file_it_says_it_is(project: Path) -> None:
@@ -160,9 +160,9 @@ def test_text_is_migrated_as_the_file_it_says_it_is(project: Path) -> None:
 
 
 def test_configs_off_leaves_scripts_alone_and_keeps_notebooks(tmp_path: Path) -> None:
-    assert not pipeline.handler(Settings(configs="off"))(tmp_path / "run.sh")
-    assert pipeline.handler(Settings(configs="off"))(tmp_path / "a.ipynb")
-    assert pipeline.handler(Settings())(tmp_path / "run.sh")
+    assert not gathering.handler(Settings(configs="off"))(tmp_path / "run.sh")
+    assert gathering.handler(Settings(configs="off"))(tmp_path / "a.ipynb")
+    assert gathering.handler(Settings())(tmp_path / "run.sh")
 
 
 def test_a_guess_that_a_parity_run_saw_come_true_is_safe(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlu_migrate import atomic, baseline, gitinfo, pipeline, report, walk
+from mlu_migrate import atomic, baseline, gathering, gitinfo, pipeline, report, walk
 from mlu_migrate.cliopts import Shared
 from mlu_migrate.commands import COMMANDS
 from mlu_migrate.model import RunResult
@@ -137,7 +137,7 @@ def look(setup: Setup, *, left_out: bool = False) -> pipeline.Run:
     out = setup.out
     try:
         run = pipeline.run(
-            pipeline.targets_of(setup.paths),
+            gathering.targets_of(setup.paths),
             setup.settings,
             options,
             since=setup.shared.since,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mlu_migrate import atomic, copying, copystate, diffs, gitinfo, pipeline, report, tree
+from mlu_migrate import atomic, copying, copystate, diffs, gathering, gitinfo, pipeline, report, tree
 from mlu_migrate.cliopts import Shared
 from mlu_migrate.commands import common
 from mlu_migrate.messages import text
@@ -43,7 +43,7 @@ class _Unit:
     """
 
     place: Path
-    targets: tuple[pipeline.Target, ...]
+    targets: tuple[gathering.Target, ...]
     prefixes: tuple[str, ...]
     folder: bool = True
 
@@ -181,7 +181,7 @@ def _refuse_dirty(path: Path) -> None:
         )
 
 
-def _not_writable(job: pipeline.Job, file: FileResult) -> str | None:
+def _not_writable(job: gathering.Job, file: FileResult) -> str | None:
     """Why a file must not be replaced now, or None."""
     try:
         if not stat.S_IMODE(job.path.stat().st_mode) & 0o222:
@@ -204,7 +204,7 @@ def _undo(paths: Sequence[Path]) -> str:
 def _copies(setup: common.Setup, how: How) -> int:
     """The default: a copy of each folder and file, or of all of them in one place."""
     out = setup.out
-    targets = pipeline.targets_of(setup.paths)
+    targets = gathering.targets_of(setup.paths)
     units = _units(targets, how.output)
     for unit in units:
         for target in unit.targets:
@@ -230,7 +230,7 @@ def _copies(setup: common.Setup, how: How) -> int:
     return status
 
 
-def _units(targets: Sequence[pipeline.Target], output: Path | None) -> list[_Unit]:
+def _units(targets: Sequence[gathering.Target], output: Path | None) -> list[_Unit]:
     if output is None:
         return [
             _Unit(copying.default_place(target.path), (target,), ("",), folder=target.directory) for target in targets
@@ -247,11 +247,11 @@ def _units(targets: Sequence[pipeline.Target], output: Path | None) -> list[_Uni
     return [_Unit(output, tuple(targets), prefixes)]
 
 
-def _path_in(job: pipeline.Job, unit: _Unit) -> str:
+def _path_in(job: gathering.Job, unit: _Unit) -> str:
     return unit.prefixes[unit.targets.index(job.target)] + job.rel
 
 
-def _jobs(run: pipeline.Run, unit: _Unit) -> list[tuple[pipeline.Job, FileResult]]:
+def _jobs(run: pipeline.Run, unit: _Unit) -> list[tuple[gathering.Job, FileResult]]:
     return [pair for target in unit.targets for pair in run.of(target)]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import command, editmap, parity, parity_args, pipeline
+from mlu_migrate import command, editmap, gathering, parity, parity_args, pipeline
 from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, RunResult, Safety, Severity
 from mlu_migrate.output import Output
 from mlu_migrate.settings import Options, Settings
@@ -84,7 +84,7 @@ def test_findings_that_were_not_applied_are_in_the_map_and_advice_is_not(tmp_pat
 
 
 def test_every_edit_of_a_real_migration_lies_on_a_line_that_changed(tmp_path: Path, project: Path) -> None:
-    run = pipeline.run(pipeline.targets_of([project]), Settings(), Options(cache=False, jobs=1))
+    run = pipeline.run(gathering.targets_of([project]), Settings(), Options(cache=False, jobs=1))
     for file in run.result.files:
         (tmp_path / file.path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file.path).write_bytes(file.result)

@@ -19,7 +19,7 @@ import pytest
 
 from mlu_backend.parity import session
 from mlu_backend.parity.findings import Status, Verdict
-from mlu_migrate import editmap, parity, pipeline
+from mlu_migrate import editmap, gathering, parity, pipeline
 from mlu_migrate.settings import Options, Settings
 
 if sys.version_info >= (3, 11):
@@ -65,7 +65,7 @@ def migrated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Migrat
     def get(name: str) -> Migrated:
         if name not in made:
             work = tmp_path_factory.mktemp(name)
-            run = pipeline.run(pipeline.targets_of([SCRIPTS / name]), Settings(), Options(cache=False))
+            run = pipeline.run(gathering.targets_of([SCRIPTS / name]), Settings(), Options(cache=False))
             folder = parity._copy(SCRIPTS / name, run, work)
             edits = work / parity.MAP
             edits.write_text(json.dumps(editmap.edit_map(run.result, folder)), encoding="utf-8")
