@@ -52,9 +52,11 @@ def control_line(v: Verdict) -> str:
         text += f", which moved its losses by up to {c.loss_largest:.1e} ({c.loss_mean:.1e} mean)"
     if not c.admitted:
         return f"{text}; nothing beyond the table is within {c.factor:g} times what that moved"
+    one = c.admitted == 1
+    beyond = "1 quantity beyond the table is" if one else f"{c.admitted} quantities beyond the table are"
     return (
-        f"{text}; {c.admitted} quantities beyond the table are within {c.factor:g} times what that moved them and "
-        f"pass (at most {c.largest:.1f} times: {c.what}). A fault smaller than that is seen with profile exact only"
+        f"{text}; {beyond} within {c.factor:g} times what that moved {'it and passes' if one else 'them and pass'} "
+        f"(at most {c.largest:.1f} times: {c.what}). A fault smaller than that is seen with profile exact only"
     )
 
 

@@ -242,7 +242,10 @@ class _Judge:
         if limit.admits(error.mean, error.single, incoming.mean, incoming.single):
             self.v.within += 1
         elif self.q.sensitivity is not None and control.admit(
-            self.v.control, f"{label} of step {a.step}", error, self.q.sensitivity.of(self._where, a, name)
+            self.v.control,
+            label if a.kind in ("grads", "parameters") else f"{label}, step {a.step}",
+            error,
+            self.q.sensitivity.of(self._where, a, name),
         ):
             self.v.within += 1
         elif not structure:

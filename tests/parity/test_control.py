@@ -53,7 +53,7 @@ def test_an_error_beyond_the_table_passes_if_rounding_alone_makes_one_like_it(ju
     found = judged(candidate, lambda made: rounded(made, made.b, 0.05, 1, seed=2))
     assert found.status is Status.MATCH and found.control is not None
     assert found.control.admitted == 2 and found.compared == found.equal + found.within
-    assert 1.0 < found.control.largest < control.FACTOR and found.control.what == "Net.b of step 1"
+    assert 1.0 < found.control.largest < control.FACTOR and found.control.what == "Net.b, step 1"
 
 
 def test_an_error_larger_than_rounding_makes_is_a_difference(judged: Judge) -> None:
