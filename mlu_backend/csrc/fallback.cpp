@@ -178,6 +178,11 @@ void run_on_cpu(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::
       std::optional<at::Generator> given;
       if (value.isGenerator()) {
         given = value.toGenerator();
+        // torch's own words for kernels of any device (ATen/core/Generator.h). A card shuffles indices on the CPU
+        // (api_support_lists/torch_api.yaml:1173), whose generator is then at home.
+        TORCH_CHECK(
+            !given->device().is_cpu() || family(facts.name) == "randperm",
+            "Expected a 'mlu' device type for generator but found 'cpu'");
       }
       uint64_t numbers = 0;
       each_tensor((*stack)[first], [&](const at::Tensor& tensor) { numbers += tensor.defined() ? tensor.numel() : 0; });
