@@ -54,8 +54,8 @@ class StringRule(Rule):
             kept = self.found(
                 unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why
             )
-            yield _with_its_call(kept, node, unit)
-        elif use.proof is Proof.NONE:
+            yield with_its_call(kept, node, unit)
+        elif use.proof is Proof.NONE or use.proof < Proof.SINK and self.doubtful(unit):
             yield from self._unknown(node, text, unit)
         else:
             confidence = Confidence.HIGH if use.proof >= Proof.NAMED else Confidence.MEDIUM
@@ -100,7 +100,11 @@ class StringRule(Rule):
             yield self.found(unit, node, "by_hand", safety=Safety.MANUAL, severity=Severity.WARNING, text=text)
         else:
             told = self.found(unit, node, "replaced", edits, confidence=confidence, why=use.why, text=text)
-            yield _with_its_call(told, node, unit) if supports_mlu(unit) else told  # it waits for --unsafe there
+            yield with_its_call(told, node, unit) if supports_mlu(unit) else told  # it waits for --unsafe there
+
+    def doubtful(self, unit: Unit) -> bool:
+        """Whether the word may mean something of the project's own, so that a name that says device is no proof."""
+        return False
 
     def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
         """The edits inside the literal, None where its characters are not spelled out."""
@@ -119,7 +123,7 @@ class StringRule(Rule):
                 confidence=Confidence.LOW,
                 text=text,
             )
-            yield _with_its_call(unknown, node, unit)
+            yield with_its_call(unknown, node, unit)
 
     def _new_literal(self, node: ast.expr, unit: Unit) -> bytes:
         return unit.data[unit.start(node) : unit.end(node)].replace(self.kind.old.encode(), self.kind.new.encode())
@@ -199,7 +203,7 @@ def _chooses_a_file(unit: Unit, node: ast.expr) -> bool:
     return False
 
 
-def _with_its_call(finding: Finding, node: ast.expr, unit: Unit) -> Finding:
+def with_its_call(finding: Finding, node: ast.expr, unit: Unit) -> Finding:
     """An argument on a line of its own says little: the place begins where the call does that decides about it."""
     parent = unit.parent(node)
     call = unit.parent(parent) if isinstance(parent, ast.keyword) else parent

@@ -59,6 +59,7 @@ _IMPORTS = re.compile(
 _WORTH = (b"torch", b"cuda", b"amp", b"nvtx", b"nccl", b"cudnn", b"dist")
 _CLASS = re.compile(rb"^class[ \t]+(\w+)[ \t]*\(([^()]*)\)[ \t]*:", re.MULTILINE)
 
+_REGISTERED = re.compile(rb"register\w*\(\s*(?:name\s*=\s*)?[\"']nccl[\"']")
 _ARGUMENTS = re.compile(rb"\(([^()]+)\)")
 _NAME_BACKWARDS = re.compile(rb"\w*[A-Za-z_]")
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -97,6 +98,7 @@ class FileFacts:
     entry_point: bool = False
     provides_import: bool = False
     speaks_of_cuda: bool = False
+    registers_nccl: bool = False
     framework: str = ""  # "torch", or the other framework that the file works for
     imports: tuple[str, ...] = ()  # of a file of another framework: the modules it imports
 
@@ -130,6 +132,7 @@ def look(path: str, data: bytes) -> FileFacts:
         entry_point=b"__main__" in data and b"torch" in data,
         provides_import=b"torch_mlu" in data,
         speaks_of_cuda=b"cuda" in data or b"nccl" in data,
+        registers_nccl=b"nccl" in data and _REGISTERED.search(data) is not None,
     )
 
 

@@ -18,6 +18,7 @@ class Call:
     argument: str
     position: int | None
     values: tuple[str | bool, ...]
+    keys: tuple[str, ...]
     what: str
     what_zh: str
     instead: str
@@ -38,6 +39,7 @@ def calls() -> dict[str, dict[str, Call]]:
                 raw.get("argument", ""),
                 raw.get("position"),
                 tuple(raw.get("values", ())),
+                tuple(raw.get("keys", ())),
                 raw["what"],
                 raw["what_zh"],
                 raw["instead"],

@@ -58,6 +58,7 @@ class ProjectFacts:
     entry_points: tuple[str, ...] = ()  # files run as programs that import torch
     native: tuple[str, ...] = ()  # folders with .cu sources
     provides_import: frozenset[str] = frozenset()  # modules of the project that already import torch_mlu
+    registers_nccl: bool = False  # whether a file keeps something of its own under the name "nccl"
     speaks_of_cuda: bool = False  # whether a file of it names CUDA or NCCL, and so may come to import torch_mlu
     frameworks: Mapping[str, str] = field(default_factory=dict)  # path -> framework other than torch it works for
     config_groups: frozenset[str] = frozenset()  # files that a word of a command line chooses; see configs/groups.py
@@ -152,6 +153,7 @@ def join(files: Mapping[str, FileFacts]) -> ProjectFacts:
         unknown_cuda_calls=sum(file.cuda_calls for file in files.values()),
         entry_points=tuple(sorted(path for path, file in files.items() if file.entry_point)),
         provides_import=frozenset(modules[path] for path, file in files.items() if file.provides_import),
+        registers_nccl=any(file.registers_nccl for file in files.values()),
         speaks_of_cuda=any(file.speaks_of_cuda for file in files.values()),
         frameworks=frameworks.others({path: (f.framework, f.imports) for path, f in files.items()}, modules),
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mlu_migrate.flow import calls, reading, rows, slots
-from mlu_migrate.flow.uses import NOTHING, Proof, Shape, Use, leaf_of
+from mlu_migrate.flow.uses import GUARDS, LABEL, NOTHING, Proof, Shape, Use, leaf_of
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import is_text
 
@@ -30,8 +30,8 @@ def compared(flow: Flow, node: ast.Compare, child: ast.AST, kind: Kind, depth: i
             return Use(Proof.OTHER, "key", Shape.KEEP) if is_mapping(flow, other) else held
         return NOTHING
     held = reading.holds(flow, other, kind, depth + 1)
-    if held.proof < Proof.NAMED and guards_cuda(flow, node):
-        return Use(Proof.SINK, "guards CUDA calls", node=node)
+    if held.proof < Proof.NAMED and held.why != LABEL and guards_cuda(flow, node):
+        return Use(Proof.SINK, GUARDS, node=node)
     return held
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mlu_migrate import texts
 from mlu_migrate.flow import comparing, reading, rows, slots, tables
-from mlu_migrate.flow.uses import DEPTH, NOTHING, Proof, Shape, Slot, Use, leaf_of
+from mlu_migrate.flow.uses import DEPTH, GUARDS, LABEL, NOTHING, Proof, Shape, Slot, Use, leaf_of
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import Unit
 
@@ -41,6 +41,8 @@ class Flow:
         if not uses:
             return NOTHING
         best = max(uses, key=lambda u: u.proof)
+        if best.why == GUARDS and any(u.why == LABEL for u in uses):
+            return next(u for u in uses if u.why == LABEL)  # a trainer's word, whatever it guards
         if best.proof is Proof.SIBLING and any(u.proof is Proof.OTHER for u in uses):
             return next(u for u in uses if u.proof is Proof.OTHER)
         special = next((u for u in uses if u.shape is not Shape.REPLACE and u.proof >= Proof.SIBLING), None)

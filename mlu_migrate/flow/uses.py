@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 DEPTH = 14  # steps from a string to its use
+GUARDS = "guards CUDA calls"  # why a comparison is about a device, for want of anything better
+LABEL = "label"  # why a word is a library's own, which another rule tells of
 
 
 class Proof(enum.IntEnum):

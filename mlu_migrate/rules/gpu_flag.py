@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from mlu_migrate.decide import with_its_call
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument, is_text
@@ -59,7 +60,7 @@ class GpuFlag(Rule):
             if keyword.arg == "attn_implementation" and is_text(keyword.value, *_ATTENTION):
                 yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
             elif keyword.arg == "accelerator" and any(is_text(v, "gpu", "cuda") for v in _choices(keyword.value)):
-                yield self.found(unit, keyword.value, "accelerator")
+                yield with_its_call(self.found(unit, keyword.value, "accelerator"), keyword.value, unit)
             elif keyword.arg == "gpus" and _leaf(node.func) == "Trainer" and not is_text(keyword.value):
                 if getattr(keyword.value, "value", 1) not in (0, None):
                     yield self.found(unit, keyword, "accelerator")

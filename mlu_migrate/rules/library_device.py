@@ -47,6 +47,13 @@ class LibraryDevice(Rule):
         if not rows:
             return
         told: set[tuple[str, str]] = set()
+        keys = {key: row for row in rows.values() for key in row.keys}
+        if keys:
+            for text in unit.index.nodes[ast.Constant]:
+                mapped = keys.get(text.value) if isinstance(text.value, str) and _is_key(unit, text) else None
+                if mapped is not None and (mapped.library, mapped.what) not in told:
+                    told.add((mapped.library, mapped.what))
+                    yield self._told(unit, text, mapped, str(text.value))
         for call in unit.index.nodes[ast.Call]:
             func = call.func
             leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
@@ -57,17 +64,20 @@ class LibraryDevice(Rule):
                     continue
             if (row.library, row.what) not in told:
                 told.add((row.library, row.what))
-                yield self.found(
-                    unit,
-                    call,
-                    "called",
-                    call=leaf,
-                    what=row.what,
-                    what_zh=row.what_zh,
-                    instead=row.instead,
-                    instead_zh=row.instead_zh,
-                    source=row.source,
-                )
+                yield self._told(unit, call, row, leaf)
+
+    def _told(self, unit: Unit, node: ast.expr, row: libraries.Call, name: str) -> Finding:
+        return self.found(
+            unit,
+            node,
+            "called",
+            call=name,
+            what=row.what,
+            what_zh=row.what_zh,
+            instead=row.instead,
+            instead_zh=row.instead_zh,
+            source=row.source,
+        )
 
 
 def _rows(unit: Unit) -> dict[str, libraries.Call]:
@@ -117,3 +127,16 @@ def _moved(unit: Unit, call: ast.Call) -> bool:
     """`SentenceTransformer(name).to(device)`."""
     outer = unit.parent(call)
     return isinstance(outer, ast.Attribute) and outer.attr in ("to", "cuda", "mlu", "cpu")
+
+
+def _is_key(unit: Unit, node: ast.Constant) -> bool:
+    """`options["num_gpus"] = 1`, `{"GPU": 1}`: a key that is given a value other than 0."""
+    parent = unit.parent(node)
+    if isinstance(parent, ast.Subscript) and parent.slice is node and isinstance(parent.ctx, ast.Store):
+        statement = unit.parent(parent)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+    elif isinstance(parent, ast.Dict) and node in parent.keys:
+        value = parent.values[parent.keys.index(node)]
+    else:
+        return False
+    return not (isinstance(value, ast.Constant) and not value.value)

@@ -67,6 +67,10 @@ class NcclBackend(StringRule):
         elif any(isinstance(v, ast.Constant) and "nccl" in str(v.value) and "-" in str(v.value) for v in node.values):
             yield from self.commands(node, unit)
 
+    def doubtful(self, unit: Unit) -> bool:
+        """The project keeps a class of its own under "nccl": `@Registry.register("nccl")`."""
+        return unit.facts.registers_nccl
+
     def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
         """`cuda:nccl` changes both words; upper case becomes lower, as torch writes it."""
         if "cuda:" in text:
