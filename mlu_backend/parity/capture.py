@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from mlu_backend.parity import nested, truth
-from mlu_backend.parity.compiled import inside, is_compiled
+from mlu_backend.parity.compiled import inside, is_compiled, operators_unwatched
 from mlu_backend.parity.surroundings import autocast_state, digest
 from mlu_backend.parity.training import Training
 
@@ -83,6 +83,9 @@ class Recorder(Training):
         try:
             if call.focus is not None:
                 with call.focus:
+                    result = original(module, *args, **kwargs)
+            elif inside.compiled and not before:
+                with operators_unwatched():
                     result = original(module, *args, **kwargs)
             else:
                 result = original(module, *args, **kwargs)

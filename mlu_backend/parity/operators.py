@@ -45,6 +45,8 @@ class OperatorMode(TorchDispatchMode):
     through, which lets a mode stay on the stack when leaving out of order would be wrong.
     """
 
+    of_the_recorder = True
+
     def __init__(self, recorder: Recorder, keep: bool = False, backward: bool = False) -> None:
         super().__init__()
         self.recorder = recorder

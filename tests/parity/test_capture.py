@@ -147,6 +147,33 @@ def test_a_compiled_model_stays_compiled_and_is_recorded_from_outside(recorded: 
     assert [p.path for p in calls(read)] == ["OptimizedModule", "OptimizedModule"]
 
 
+def test_a_compiled_function_stays_compiled_in_a_program_without_modules(recorded: Recorded) -> None:
+    source = (
+        "import torch\nfrom torch._dynamo.utils import counters\n"
+        "f = torch.compile(lambda x: x * 2 + 1, backend='eager', fullgraph=True)\n"
+        "for _ in range(2):\n    y = f(torch.ones(2, 4)).sigmoid()\n"
+        "print(y[0, 0].item() > 0.9, counters['stats']['unique_graphs'], sum(counters['graph_break'].values()))\n"
+    )
+    read = recorded(source)
+    assert read.meta["output"].split() == ["True", "1", "0"]
+    (process,) = read.processes
+    named = [e["name"] for e in process.of("op")]
+    assert named.count("aten::sigmoid") == 2 and "aten::mul.Tensor" not in named
+
+
+def test_a_compiled_model_stays_compiled_at_the_level_of_operators(recorded: Recorded) -> None:
+    source = (
+        "import torch\nfrom torch._dynamo.utils import counters\n"
+        "m = torch.compile(torch.nn.Linear(4, 4), backend='eager', fullgraph=True)\n"
+        "m(torch.ones(2, 4)).sigmoid()\n"
+        "print(counters['stats']['unique_graphs'], sum(counters['graph_break'].values()))\n"
+    )
+    read = recorded(source, level="op")
+    assert read.meta["output"].split() == ["1", "0"]
+    (process,) = read.processes
+    assert "aten::sigmoid" in [e["name"] for e in process.of("op")]
+
+
 def test_loss_scaling_records_the_scale_and_the_unscaled_loss(recorded: Recorded) -> None:
     source = (
         "import torch\ntorch.manual_seed(0)\nm = torch.nn.Linear(2, 1)\no = torch.optim.SGD(m.parameters(), lr=0.1)\n"

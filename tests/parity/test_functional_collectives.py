@@ -42,6 +42,9 @@ weight = torch.full((2,), 5.0, device=device, requires_grad=True)
 funcol.all_reduce(weight * 1.0, "sum", group).sum().backward()
 assert weight.grad.tolist() == [2.0, 2.0]
 
+compiled = torch.compile(lambda t: funcol.all_reduce(t * 2, "sum", group) + 1, backend="aot_eager", fullgraph=True)
+assert compiled(x).tolist() == [7.0, 7.0]
+
 mesh = init_device_mesh(kind, (2,))
 part = DTensor.from_local(x * 7.0, mesh, [Partial()])
 assert part.redistribute(mesh, [Replicate()]).to_local().tolist() == [21.0, 21.0]
