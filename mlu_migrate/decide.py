@@ -55,7 +55,7 @@ class StringRule(Rule):
                 unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why
             )
             yield with_its_call(kept, node, unit)
-        elif use.proof is Proof.NONE or use.proof < Proof.SINK and self.doubtful(unit):
+        elif use.proof is Proof.NONE or use.proof < Proof.SINK and self.doubtful(unit, use):
             yield from self._unknown(node, text, unit)
         else:
             confidence = Confidence.HIGH if use.proof >= Proof.NAMED else Confidence.MEDIUM
@@ -102,7 +102,7 @@ class StringRule(Rule):
             told = self.found(unit, node, "replaced", edits, confidence=confidence, why=use.why, text=text)
             yield with_its_call(told, node, unit) if supports_mlu(unit) else told  # it waits for --unsafe there
 
-    def doubtful(self, unit: Unit) -> bool:
+    def doubtful(self, unit: Unit, use: Use) -> bool:
         """Whether the word may mean something of the project's own, so that a name that says device is no proof."""
         return False
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mlu_migrate import sieve
 from mlu_migrate.decide import ASSIGNED, StringRule
+from mlu_migrate.flow import Use
 from mlu_migrate.model import Edit, Finding, Severity
 from mlu_migrate.sinks import BACKEND
 from mlu_migrate.unit import Unit
@@ -67,9 +68,11 @@ class NcclBackend(StringRule):
         elif any(isinstance(v, ast.Constant) and "nccl" in str(v.value) and "-" in str(v.value) for v in node.values):
             yield from self.commands(node, unit)
 
-    def doubtful(self, unit: Unit) -> bool:
-        """The project keeps a class of its own under "nccl": `@Registry.register("nccl")`."""
-        return unit.facts.registers_nccl
+    def doubtful(self, unit: Unit, use: Use) -> bool:
+        """The project keeps a class of its own under "nccl": `@Registry.register("nccl")`, `make(backend="nccl")`."""
+        if not unit.facts.registers_nccl:
+            return False
+        return not use.why.startswith("returned by") and "dist" not in use.why
 
     def spelled(self, node: ast.expr, text: str, unit: Unit) -> tuple[Edit, ...] | None:
         """`cuda:nccl` changes both words; upper case becomes lower, as torch writes it."""
