@@ -2,15 +2,16 @@
 The patches of ``hooks`` for torch.distributed: what goes into a collective and what comes out of it.
 
 The results of a collective that was started with ``async_op=True`` are there when its work is waited for, so that is
-when they are recorded. Object collectives send pickled bytes, which differ between equal runs (addresses, names of
-temporary folders), and are left out.
+when they are recorded; those of coalesced ones when all were issued, or when that is waited for. Object collectives
+send pickled bytes, which differ between equal runs (addresses, names of temporary folders), and are left out.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -72,6 +73,8 @@ def install(recorder: Recorder) -> None:
         if original is not None:
             _replace(dist, core, name, _unrecorded(original))
     pending.watch(core.Work)
+    if hasattr(core, "_coalescing_manager"):
+        _replace(dist, core, "_coalescing_manager", _coalescing(recorder, pending, core._coalescing_manager))
     functional_collectives.install(recorder, _inside)
     start = core.init_process_group
 
@@ -156,13 +159,44 @@ def _recorded(recorder: Recorder, pending: Pending, name: str, original: Callabl
         def done() -> None:
             recorder.collected(name, reduce, size, entries, named, site)
 
-        if isinstance(result, torch.distributed.Work):
+        coalesced = getattr(_inside, "coalesced", None)
+        if coalesced is not None:
+            coalesced.append(done)
+        elif isinstance(result, torch.distributed.Work):
             pending.add(result, done)
         else:
             done()
         return result
 
     return collective
+
+
+def _coalescing(recorder: Recorder, pending: Pending, original: Callable[..., Any]) -> Callable[..., Any]:
+    """What is called inside this context runs at its end, or later still where its works are to be waited for."""
+
+    @functools.wraps(original)
+    @contextlib.contextmanager
+    def manager(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        before = getattr(_inside, "coalesced", None)
+        issued: list[Callable[[], None]] = []
+        _inside.coalesced = issued
+        try:
+            with original(*args, **kwargs) as made:
+                yield made
+        finally:
+            _inside.coalesced = before
+
+        def done() -> None:
+            for record in issued:
+                record()
+
+        works = [work for work in getattr(made, "works", ()) if work is not None]
+        if works:
+            pending.add(works[-1], done)
+        elif recorder.ready():
+            done()
+
+    return manager
 
 
 def _unrecorded(original: Callable[..., Any]) -> Callable[..., Any]:
