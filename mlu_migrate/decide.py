@@ -10,6 +10,7 @@ from typing import ClassVar
 from mlu_migrate import commandtexts, loading, methodtexts, sinks
 from mlu_migrate.configs import groups
 from mlu_migrate.flow import Proof, Shape, Use
+from mlu_migrate.flow.uses import LABEL
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
 from mlu_migrate.names import under
 from mlu_migrate.rename import mapped, spell
@@ -48,8 +49,9 @@ class StringRule(Rule):
             yield self.found(unit, node, "case", Edit(end, end, b" | " + new), why=use.why)
         elif use.shape is Shape.KEY and isinstance(unit.parent(node), ast.Dict):
             yield self._entry(node, unit, use)
-        elif use.why == "label":
-            return
+        elif use.why == LABEL:
+            if not _is_told_there(unit, node):
+                yield self.found(unit, node, "kept", text=text, why="a word of the trainer")
         elif use.proof is Proof.OTHER or use.shape is Shape.KEY:
             kept = self.found(
                 unit, node, "kept", safety=Safety.MANUAL, confidence=Confidence.MEDIUM, text=text, why=use.why
@@ -198,6 +200,18 @@ def _chooses_a_file(unit: Unit, node: ast.expr) -> bool:
             return (
                 any(isinstance(t, ast.Name) and "defaults" in t.id.lower() for t in targets) and b"hydra" in unit.data
             )
+        if isinstance(outer, ast.stmt):
+            return False
+    return False
+
+
+def _is_told_there(unit: Unit, node: ast.expr) -> bool:
+    """`accelerator="cuda"`, also chosen by a condition: MLU908 tells; names and parents of options mean nothing."""
+    for outer in unit.ancestors(node):
+        if isinstance(outer, ast.keyword):
+            return True
+        if isinstance(outer, ast.Call):
+            return True
         if isinstance(outer, ast.stmt):
             return False
     return False

@@ -50,6 +50,7 @@ DEVICE_CALLS: dict[str, tuple[int | None, str]] = {
     "torch.utils.data.DataLoader": (None, "pin_memory_device"),
     "torch.accelerator.set_device_index": (0, "device"),
     "torch.accelerator.synchronize": (0, "device"),
+    "sentence_transformers.SentenceTransformer": (2, "device"),
     "accelerate.cpu_offload": (1, "execution_device"),
     "accelerate.cpu_offload_with_hook": (1, "execution_device"),
     "accelerate.disk_offload": (2, "execution_device"),

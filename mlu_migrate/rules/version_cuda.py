@@ -98,8 +98,9 @@ def _asks_version(unit: Unit, node: ast.expr) -> bool:
     if isinstance(outer, ast.Compare):
         return any(_is_version(unit, side) for side in (outer.left, *outer.comparators) if side is not node)
     if isinstance(outer, ast.Call) and node in outer.args:
-        subject = [outer.func.value] if isinstance(outer.func, ast.Attribute) else []
-        return any(_is_version(unit, part) for part in (*subject, *outer.args) if part is not node)
+        if (unit.name(outer.func) or "").startswith("re."):
+            return any(_is_version(unit, part) for part in outer.args if part is not node)
+        return isinstance(outer.func, ast.Attribute) and _is_version(unit, outer.func.value)
     return False
 
 
