@@ -88,10 +88,11 @@ def cosine(reference: torch.Tensor, candidate: torch.Tensor) -> float:
     return float(torch.dot(a, b)) / lengths
 
 
-def of_stats(reference: Stats, candidate: Stats, count: int, floor: float = 0.0) -> Error:
+def of_stats(reference: Stats, candidate: Stats, count: int, floor: float = 0.0, leave_out: int = 0) -> Error:
     """
     The error as far as records show it; ``count`` is the number of elements. ``floor`` is the smallest scale errors are
-    put in relation to: a tensor that is nothing but rounding has no relative error worth the name.
+    put in relation to: a tensor that is nothing but rounding has no relative error worth the name. ``leave_out``: that
+    many of the sampled elements, those furthest apart, do not count, unless the sample is the whole tensor.
     """
     if reference.checksum == candidate.checksum and reference.nonfinite == candidate.nonfinite:
         return NONE
@@ -102,6 +103,9 @@ def of_stats(reference: Stats, candidate: Stats, count: int, floor: float = 0.0)
         for a, b in zip(reference.sample, candidate.sample, strict=False)
         if math.isfinite(a) and math.isfinite(b)
     ]
+    exact = 0 < count <= len(reference.sample)
+    if leave_out and not exact:
+        pairs = sorted(pairs, key=lambda pair: abs(pair[0] - pair[1]))[:-leave_out]
     squares = math.fsum((a - b) ** 2 for a, b in pairs)
     norms = _ratio(abs(reference.norm - candidate.norm), rms * math.sqrt(count) if count else 0.0)
     means = [norms, _ratio(abs(reference.mean - candidate.mean), rms)]
@@ -112,7 +116,6 @@ def of_stats(reference: Stats, candidate: Stats, count: int, floor: float = 0.0)
         _ratio(abs(reference.min - candidate.min), largest),
         _ratio(abs(reference.max - candidate.max), largest),
     ]
-    exact = 0 < count <= len(reference.sample)
     return Error(max(means), max(singles), not exact)
 
 

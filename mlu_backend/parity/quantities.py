@@ -30,11 +30,11 @@ def owner_of(point: Point, name: str) -> str:
     return point.path
 
 
-def error_of(x: Row, y: Row, floor: float = 0.0) -> Error:
+def error_of(x: Row, y: Row, floor: float = 0.0, leave_out: int = 0) -> Error:
     """The error of ``y`` as far as the records show it."""
     if x.stats is None or y.stats is None:
         return metrics.NONE
-    return metrics.of_stats(x.stats, y.stats, count_of(x), floor)
+    return metrics.of_stats(x.stats, y.stats, count_of(x), floor, leave_out)
 
 
 def count_of(row: Row) -> int:

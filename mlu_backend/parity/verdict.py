@@ -241,12 +241,7 @@ class _Judge:
         )
         if limit.admits(error.mean, error.single, incoming.mean, incoming.single):
             self.v.within += 1
-        elif self.q.sensitivity is not None and control.admit(
-            self.v.control,
-            label if a.kind in ("grads", "parameters") else f"{label}, step {a.step}",
-            error,
-            self.q.sensitivity.of(self._where, a, name),
-        ):
+        elif self._is_rounding(a, name, (x, y), label, limit, incoming):
             self.v.within += 1
         elif not structure:
             self.report(
@@ -262,6 +257,21 @@ class _Judge:
                 )
             )
         self._rank(label, base, error, limit, incoming)
+
+    def _is_rounding(
+        self, point: Point, name: str, rows: tuple[Row, Row], label: str, limit: Limit, incoming: Error
+    ) -> bool:
+        """Whether what is beyond the limit is explained by what the rounding control did to this program."""
+        if self.q.sensitivity is None:
+            return False
+        error = quantities.error_of(*rows, quantities.floor_of(point), control.KINKS)
+        return control.admit(
+            self.v.control,
+            label if point.kind in ("grads", "parameters") else f"{label}, step {point.step}",
+            error,
+            self.q.sensitivity.of(self._where, point, name),
+            limit.admits(error.mean, error.single, incoming.mean, incoming.single),
+        )
 
     def _hand_on(self, point: Point, error: Error) -> None:
         if point.kind in ("grad", "grads"):

@@ -28,19 +28,21 @@ def rounded(made: Made, tensors: list[torch.Tensor], size: float, step: int, see
 def judged(tmp_path: Path) -> Judge:
     """``judged(candidate, *controls)``: the verdict on equal traces, changed as the arguments say, on mlu590."""
 
-    def run(change: Change, *controls: Change, profile: str = "mlu590") -> Verdict:
+    def run(change: Change, *controls: Change, before: Change = lambda made: None) -> Verdict:
         number = len(list(tmp_path.iterdir()))
 
-        def written(change: Change) -> trace.Trace:
+        def written(*changes: Change) -> trace.Trace:
             nonlocal number
             number += 1
             made = Made()
-            change(made)
+            for each in changes:
+                each(made)
             return made.write(tmp_path / str(number))
 
-        reference = written(lambda made: None)
-        measured = control.measure(reference, [written(c) for c in controls]) if controls else None
-        return verdict.judge(reference, written(change), Question(profile, controlled=True, sensitivity=measured))
+        reference = written(before)
+        measured = control.measure(reference, [written(before, c) for c in controls]) if controls else None
+        question = Question("mlu590", controlled=True, sensitivity=measured)
+        return verdict.judge(reference, written(before, change), question)
 
     return run
 
@@ -64,7 +66,7 @@ def test_an_error_larger_than_rounding_makes_is_a_difference(judged: Judge) -> N
     assert (found.first.path, found.first.step) == ("Net.b", 1)
 
 
-def test_what_rounding_does_later_excuses_nothing_before(judged: Judge) -> None:
+def test_what_rounding_does_later_excuses_nothing_in_the_first_step(judged: Judge) -> None:
     def early(made: Made) -> None:
         rounded(made, made.b, 0.1, 0, seed=1)
 
@@ -194,3 +196,48 @@ def test_the_factor_is_what_its_calculation_says() -> None:
 )
 def test_within_means_mean_and_single_element(error: Error, moved: Error, answer: bool) -> None:
     assert control.admits(error, moved) is answer
+
+
+def many(made: Made) -> None:
+    """Gradients of so many elements that sixteen are sampled."""
+    made.grad = [torch.randn(64, 32, generator=torch.Generator().manual_seed(step)) for step in range(2)]
+
+
+def flipped(made: Made) -> None:
+    """One sampled element of the second step's gradient on the other side of a relu."""
+    made.grad[1] = made.grad[1].clone()
+    made.grad[1].view(-1)[0] += 1.0
+
+
+def test_one_sampled_element_on_the_other_side_of_a_kink_is_chance(judged: Judge) -> None:
+    assert judged(flipped, before=many).status is Status.MISMATCH
+    found = judged(flipped, lambda made: rounded(made, made.grad, 1e-4, 1, seed=2), before=many)
+    assert found.status is Status.MATCH, found.first
+
+
+def test_where_no_rounding_arrives_no_element_may_differ(judged: Judge) -> None:
+    assert judged(flipped, lambda made: rounded(made, made.a, 1e-4, 1, seed=2), before=many).status is Status.MISMATCH
+
+
+def test_many_elements_that_differ_are_no_chance(judged: Judge) -> None:
+    def wrong(made: Made) -> None:
+        made.grad[1] = made.grad[1].clone()
+        made.grad[1][::2] *= 1.5
+
+    control_run = lambda made: rounded(made, made.grad, 1e-4, 1, seed=2)  # noqa: E731
+    assert judged(wrong, control_run, before=many).status is Status.MISMATCH
+
+
+def test_after_the_first_step_the_whole_run_of_the_control_counts(judged: Judge) -> None:
+    def longer(made: Made) -> None:
+        made.calls = 3
+        made.losses.append(0.4)
+        made.lr.append(0.1)
+        for tensors in (made.x, made.a, made.b, made.grad):
+            tensors.append(torch.randn(4, 8, generator=torch.Generator().manual_seed(len(tensors))))
+
+    def at(step: int) -> Change:
+        return lambda made: rounded(made, made.b, 0.1, step, seed=1)
+
+    assert judged(at(1), at(2), before=longer).status is Status.MATCH
+    assert judged(at(0), at(2), before=longer).status is Status.MISMATCH
