@@ -15,6 +15,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 import torch_mlu
+from _programs import lines
 from torch._dynamo.testing import CompileCounterWithBackend
 
 
@@ -770,3 +771,20 @@ def test_what_not_even_the_host_can_hold_is_out_of_memory_in_the_words_of_the_ca
     with pytest.raises(torch.OutOfMemoryError, match=r"^MLU out of memory\. Tried to allocate .* GiB\."):
         (torch.compile(f) if compiled else f)(torch.ones(1, 1, device="mlu"))
     assert torch.mlu.memory_stats()["num_ooms"] == before + 1
+
+
+@pytest.mark.parametrize("first", ["torch._dynamo", "torch._inductor.compile_fx", "torch_mlu"])
+def test_what_is_imported_first_makes_no_difference(first: str) -> None:
+    code = f"""
+    import {first}
+    import torch, torch_mlu
+    import torch._dynamo
+    from torch_mlu.mlu.amp import autocast
+    def f(x):
+        with autocast():
+            return x @ x * torch.mlu.device_count()
+    out = torch.compile(f, fullgraph=True)(torch.ones(2, 2, device="mlu"))
+    print(out.dtype, out.device, out.tolist())
+    """
+    out = lines(code, fresh=True, MLU_EMULATOR_CARDS="3")
+    assert out == ["torch.float16 mlu:0 [[6.0, 6.0], [6.0, 6.0]]"]
