@@ -24,6 +24,11 @@ _OPTION = re.compile(
     r"(?:^|(?<=[\s\"'(]))(?P<option>--?[A-Za-z][\w-]*)(?:=|\s+)[\"']?"
     r"(?P<value>cuda(?::(?:\d+|%[ds]|\{\w*\}|$))?|nccl)(?=$|[\s\"';&|)])"
 )
+# `trainer.device=cuda` of a program whose settings are given by name.
+_SETTING = re.compile(
+    r"(?:^|(?<=[\s\"'(]))(?P<option>[+~]{0,2}[A-Za-z][\w./@]*)=(?P<value>cuda(?::(?:\d+|%[ds]|\{\w*\}|$))?|nccl)"
+    r"(?=$|[\s\"';&|)])"
+)
 # A text that begins like a command, whatever is done with it.
 _BEGINS = re.compile(
     r"\s*(?:[A-Z_]+=\S*\s+)*(?:\S*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|mpirun|srun|bash|sh)\s"
@@ -62,7 +67,7 @@ def options(unit: Unit, node: ast.Constant | ast.JoinedStr, kind: Kind) -> Itera
     ``sure`` is False where only the text's beginning says that it is a command.
     """
     pieces = strings.pieces(unit.data, *unit.span(node)) or []
-    if not any(kind.old in p.raw and "-" in p.raw for p in pieces):
+    if not any(kind.old in p.raw and ("-" in p.raw or "=" in p.raw) for p in pieces):
         return
     whole = "".join(p.raw for p in pieces)
     sure = is_command(unit, node)
@@ -71,8 +76,9 @@ def options(unit: Unit, node: ast.Constant | ast.JoinedStr, kind: Kind) -> Itera
     if not sure and _is_said(unit, node):
         return
     for piece in pieces:
-        for match in _OPTION.finditer(piece.raw):
-            if match["value"].startswith(kind.old) and sinks.says(kind, match["option"]):
+        for match in (*_OPTION.finditer(piece.raw), *_SETTING.finditer(piece.raw)):
+            name = match["option"] if match["option"].startswith("-") else match["option"].rpartition(".")[2]
+            if match["value"].startswith(kind.old) and sinks.says(kind, name.lstrip("+~")):
                 start = piece.start + len(piece.raw[: match.start("value")].encode("utf-8"))
                 yield start, start + len(kind.old), match["value"], match["option"], sure or _is_split(unit, node)
 

@@ -68,6 +68,11 @@ class StringRule(Rule):
         if unit.is_docstring(node) or is_kept(unit, node):
             return
         for start, end, word, option, sure in commandtexts.options(unit, node, self.kind):
+            known = unit.facts.config_groups
+            chosen = groups.chosen(known, option, word) if known and not option.startswith("-") else ""
+            if chosen:
+                yield self.found(unit, (start, end), "kept", text=word, why=f"it chooses {chosen}.yaml")
+                continue
             yield self.found(
                 unit,
                 (start, start + len(word.encode("utf-8"))),
@@ -88,8 +93,9 @@ class StringRule(Rule):
             return
         if isinstance(unit.parent(node), (ast.List, ast.Tuple)):
             known = unit.facts.config_groups
-            if known and groups.chosen(known, option, given):
-                yield self.found(unit, node, "kept", text=given, why=f"it chooses {option.lstrip('+~')}/{given}.yaml")
+            chosen = groups.chosen(known, option, given) if known else ""
+            if chosen:
+                yield self.found(unit, node, "kept", text=given, why=f"it chooses {chosen}.yaml")
                 return
             edits = unit.replace_in_string(node, f"={self.kind.old}", f"={self.kind.new}")
             yield self.found(unit, node, "replaced", edits or (), why=f"option {option}", text=given)

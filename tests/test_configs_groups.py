@@ -76,7 +76,8 @@ def test_workflows_documents_and_python_are_alike(tmp_path: Path) -> None:
     files = {
         ".github/workflows/t.yml": "jobs:\n  a:\n    steps:\n      - run: python train.py device=cuda\n",
         "README.md": "```bash\npython train.py device=cuda\n```\n",
-        "sweep.py": "import subprocess\nimport torch\nsubprocess.run(['python', 'train.py', 'device=cuda'])\n",
+        "sweep.py": "import subprocess\nimport torch\nsubprocess.run(['python', 'train.py', 'device=cuda'])\n"
+        "subprocess.run('python train.py device=cuda', shell=True)\n",
         "Makefile": "all:\n\tpython train.py device=cuda\n",
     }
     results = _results(_project(tmp_path, {**GROUP, **files}))

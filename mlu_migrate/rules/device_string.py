@@ -81,7 +81,7 @@ class DeviceString(StringRule):
                 yield from self.commands(node, unit)
         elif isinstance(node.value, str) and "device" in node.value and _SETTING.search(node.value):
             yield from self._settings(node, unit)
-        elif isinstance(node.value, str) and "cuda" in node.value and "-" in node.value:
+        elif isinstance(node.value, str) and _in_a_command(node.value):
             if _REPR.search(node.value):
                 yield from self._shown(node, unit)
             elif not isinstance(unit.parent(node), ast.JoinedStr):
@@ -200,7 +200,7 @@ class DeviceString(StringRule):
             rest = node.values[1:]
             if len(rest) <= 1 and all(isinstance(v, ast.FormattedValue) for v in rest):
                 yield from self.decide(node, "cuda:", unit)
-        elif any(isinstance(v, ast.Constant) and "cuda" in str(v.value) and "-" in str(v.value) for v in node.values):
+        elif any(isinstance(v, ast.Constant) and _in_a_command(str(v.value)) for v in node.values):
             yield from self.commands(node, unit)
 
 
@@ -221,3 +221,7 @@ def _is_read(unit: Unit, node: ast.expr) -> bool:
 
 def _last(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _in_a_command(text: str) -> bool:
+    return "cuda" in text and ("-" in text or "=cuda" in text)

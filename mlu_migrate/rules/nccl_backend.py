@@ -56,7 +56,7 @@ class NcclBackend(StringRule):
             yield from self.assigned(node, unit)
             if not isinstance(unit.parent(node), (ast.List, ast.Tuple, ast.JoinedStr)):
                 yield from self.commands(node, unit)
-        elif isinstance(node.value, str) and "nccl" in node.value and "-" in node.value:
+        elif isinstance(node.value, str) and "nccl" in node.value and ("-" in node.value or "=nccl" in node.value):
             if not isinstance(unit.parent(node), ast.JoinedStr):
                 yield from self.commands(node, unit)
 
