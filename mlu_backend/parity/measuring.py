@@ -8,12 +8,11 @@ recorder itself never reaches the program: it is counted and written down as a `
 from __future__ import annotations
 
 import atexit
-import contextlib
 import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,36 @@ from mlu_backend.parity.surroundings import DTYPE, capturing, compiling, device_
 from mlu_backend.parity.trace import Kind, Writer
 
 KEPT_BYTES = 256 << 20
+
+
+class _Quiet:
+    """See ``Measuring._quiet``. Entered several times a module call, so without what contextlib costs."""
+
+    __slots__ = ("_functions", "_gradients", "_measuring", "_modes")
+
+    def __init__(self, measuring: Measuring) -> None:
+        self._measuring = measuring
+
+    def __enter__(self) -> None:
+        self._measuring._local.busy = True
+        self._functions = torch._C.DisableTorchFunction()
+        self._functions.__enter__()
+        self._gradients = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        self._modes = no_dispatch_modes()
+        self._modes.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> bool:
+        try:
+            self._modes.__exit__(None, None, None)
+            torch._C._set_grad_enabled(self._gradients)
+            self._functions.__exit__(None, None, None)
+            if isinstance(error, Exception):  # the user's program must not see the recorder fail
+                self._measuring._trouble(error)
+                return True
+            return False
+        finally:
+            self._measuring._local.busy = False
 
 
 class Measuring:
@@ -71,20 +100,15 @@ class Measuring:
             return False
         return not capturing()
 
-    @contextlib.contextmanager
-    def _quiet(self) -> Iterator[None]:
+    def _quiet(self) -> _Quiet:
         """Our own tensor work: unseen by autograd, by function modes and by ourselves; its faults stay here."""
-        self._local.busy = True
-        try:
-            with torch._C.DisableTorchFunction(), torch.no_grad(), no_dispatch_modes():
-                yield
-        except Exception as error:  # the user's program must not see the recorder fail
-            text = f"{type(error).__name__}: {error}"[:200]
-            self._troubles[text] = self._troubles.get(text, 0) + 1
-            if self._troubles[text] == 1 and self._writer is not None:
-                self._writer.event(k="trouble", text=text)
-        finally:
-            self._local.busy = False
+        return _Quiet(self)
+
+    def _trouble(self, error: BaseException) -> None:
+        text = f"{type(error).__name__}: {error}"[:200]
+        self._troubles[text] = self._troubles.get(text, 0) + 1
+        if self._troubles[text] == 1 and self._writer is not None:
+            self._writer.event(k="trouble", text=text)
 
     @property
     def writer(self) -> Writer:
