@@ -23,9 +23,9 @@ _ADVICE = tuple(
     b"diff_surfel simple_knn torchsparse gsplat gptqmodel cutlass gpus= _xformers faiss. _requires EmbeddingBag "
     b"antialias CUPTI NVSHMEM NVCC CUSOLVER MemPool _cufft ReduceOp. cusparse amp_C collect_env _comm_hook "
     b"ProfilerState batch_isend_irecv max_unpool rebuild_event _get_available_device_type get_testing_overrides "
-    b"supported_activities divisor_override collective_group scatter_ return_indices os.fork gpu_ _gpu decord cpu_offload easyocr "
+    b"supported_activities divisor_override scatter_ return_indices os.fork gpu_ _gpu decord cpu_offload easyocr "
     b"sentence_transformers whisper.load_model clip.load stable_baselines3 +cu vllm isaac kaolin "
-    b"Minkowski PyNv".split()
+    b"Minkowski PyNv collective_group".split()
 ) + (b"import warp", b"import accelerator")
 _ORDINAL = re.compile(
     rb"\.to\(\s*(?:device=)?(?:\d|int\(|[\w.]*(?:rank|gpu)\w*\s*[,)])|device\((?:\d|\w*rank\))|device=\d|\bsm_\d\d"
