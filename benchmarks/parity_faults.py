@@ -283,8 +283,8 @@ def _cell(program: Program, fault: str, variant: str, migrated: Path, located: L
 
 HEAD = """# Planted faults, and whether parity catches and locates them
 
-Written by `python benchmarks/parity_faults.py --write benchmarks/parity_faults.md`: three programs, nine faults planted one at a time in the
-migrated copy. "Located": the first divergence names the right module, line or setting."""
+Written by `python benchmarks/parity_faults.py --write benchmarks/parity_faults.md`: three programs, nine faults planted
+one at a time in the migrated copy. "Located": the first divergence names the right module, line or setting."""
 
 
 def table(rows: list[dict[str, object]]) -> str:

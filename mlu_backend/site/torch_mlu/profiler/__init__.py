@@ -15,8 +15,8 @@ from typing import Any
 import torch
 import torch.autograd.profiler
 
+from mlu_backend.after_import import after_import
 from torch_mlu import _MLUC
-from torch_mlu._later import after_import
 from torch_mlu.profiler import profiler
 from torch_mlu.profiler.profiler import emit_cnpx
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mlu_backend.after_import import after_import
 from torch_mlu import _MLUC
-from torch_mlu._later import after_import
 
 
 def _ddp_init_helper(

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from torch_mlu._later import after_import
+from mlu_backend.after_import import after_import
 
 
 def _get_preferred_device(self: Any) -> torch.device:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from torch_mlu._later import after_import
+from mlu_backend.after_import import after_import
 
 
 def tensor_device(types: Any, args: Any = (), kwargs: Any = None, pg: Any = None) -> torch.device:

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from mlu_backend.after_import import after_import
 from torch_mlu import _MLUC
-from torch_mlu._later import after_import
 
 
 def _handle() -> Any:

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch.autograd import Function
 
-from torch_mlu._later import after_import
+from mlu_backend.after_import import after_import
 
 
 class _AllGatherBase(Function):
