@@ -182,20 +182,22 @@ def _reaching(
     found: set[tuple[str, str]] = set().union(*(file.device_params for file in every))
     found |= {(owner, name) for file in every for owner, name, attribute in file.stored if attribute in device_names}
     handed = [row for file in every for row in file.handed_on]
-    by_leaf: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+    functions_of: dict[str, list[tuple[str, ...]]] = {}
     for known in functions.values():
         for key, params in known.items():
-            by_leaf.setdefault(key.rpartition(".")[2], []).append((key, _given(params)))
+            functions_of.setdefault(key, []).append(_given(params))
+    places: set[tuple[str, int | str]] = set()  # of arguments that reach a device: last word of the function, place
+    new = found
     for _ in range(_HOPS):
-        more = set()
-        for owner, name, leaf, place in handed:
-            if (owner, name) not in found and any(
-                (key, _at(params, place)) in found for key, params in by_leaf.get(leaf, ())
-            ):
-                more.add((owner, name))
-        if not more:
+        for key, name in new:
+            leaf = key.rpartition(".")[2]
+            for params in functions_of.get(key, ()):
+                if name in params:
+                    places |= {(leaf, name), (leaf, params.index(name))}
+        new = {(owner, name) for owner, name, leaf, place in handed if (leaf, place) in places} - found
+        if not new:
             break
-        found |= more
+        found |= new
     return frozenset(found)
 
 
@@ -205,12 +207,6 @@ _HOPS = 6  # functions a parameter is followed through
 def _given(params: tuple[str, ...]) -> tuple[str, ...]:
     """The parameters that a caller fills."""
     return params[1:] if params[:1] in (("self",), ("cls",)) else params
-
-
-def _at(params: tuple[str, ...], place: int | str) -> str:
-    if isinstance(place, str):
-        return place if place in params else ""
-    return params[place] if place < len(params) else ""
 
 
 def _methods(
