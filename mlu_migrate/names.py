@@ -214,7 +214,7 @@ class Names:
         every = owner.bindings[use.id]
         if len(every) == 1:
             return every
-        bindings = [b for b in every if b.kind != "declare"]
+        bindings = [b for b in every if b.kind not in ("declare", "del")] or every
         real = [b for b in bindings if not self._stand_in(b)]
         if owner is not scope or not real:
             chosen = real or bindings
