@@ -18,6 +18,8 @@ import torch_mlu
 from _programs import lines
 from torch._dynamo.testing import CompileCounterWithBackend
 
+pytestmark = pytest.mark.slow  # minutes in all: for the nightly run
+
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:

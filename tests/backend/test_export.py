@@ -11,6 +11,8 @@ import torch.nn.functional as F
 import torch_mlu  # noqa: F401
 from torch.export import Dim, export
 
+pytestmark = pytest.mark.slow  # minutes in all: for the nightly run
+
 
 class Net(nn.Module):
     """A convolution, dropout, a buffer that changes and attention."""

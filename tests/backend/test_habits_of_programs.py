@@ -16,6 +16,8 @@ import torch.nn.functional as F
 import torch_mlu  # noqa: F401
 from _programs import clean, run
 
+pytestmark = pytest.mark.slow  # minutes in all: for the nightly run
+
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:

@@ -11,6 +11,8 @@ from mlu_backend.parity import session
 from mlu_backend.parity.findings import Category, Status, Verdict
 from parity.test_session import plan
 
+pytestmark = pytest.mark.slow  # minutes in all: for the nightly run
+
 CHAOS = """\
 import os
 import torch
