@@ -68,8 +68,7 @@ class StringRule(Rule):
         if unit.is_docstring(node) or is_kept(unit, node):
             return
         for start, end, word, option, sure in commandtexts.options(unit, node, self.kind):
-            known = unit.facts.config_groups
-            chosen = groups.chosen(known, option, word) if known and not option.startswith("-") else ""
+            chosen = groups.chosen(unit.facts.config_groups, option, word)
             if chosen:
                 yield self.found(unit, (start, end), "kept", text=word, why=f"it chooses {chosen}.yaml")
                 continue
@@ -92,8 +91,7 @@ class StringRule(Rule):
         if not named or not self.kind.text.fullmatch(given) or unit.is_docstring(node) or is_kept(unit, node):
             return
         if isinstance(unit.parent(node), (ast.List, ast.Tuple)):
-            known = unit.facts.config_groups
-            chosen = groups.chosen(known, option, given) if known else ""
+            chosen = groups.chosen(unit.facts.config_groups, option, given)
             if chosen:
                 yield self.found(unit, node, "kept", text=given, why=f"it chooses {chosen}.yaml")
                 return
@@ -214,9 +212,7 @@ def _chooses_a_file(unit: Unit, node: ast.expr) -> bool:
 def _is_told_there(unit: Unit, node: ast.expr) -> bool:
     """`accelerator="cuda"`, also chosen by a condition: MLU908 tells; names and parents of options mean nothing."""
     for outer in unit.ancestors(node):
-        if isinstance(outer, ast.keyword):
-            return True
-        if isinstance(outer, ast.Call):
+        if isinstance(outer, (ast.keyword, ast.Call)):
             return True
         if isinstance(outer, ast.stmt):
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from mlu_migrate.scopes import Binding
@@ -173,22 +174,13 @@ def _merged(unit: Unit, word: ast.keyword) -> bool:
 
 def _assigned(unit: Unit, node: ast.Assign | ast.AnnAssign, depth: int) -> Use:
     """A constant that holds the name: what is done through it."""
-    found: set[str] = set()
-    for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-        for load in _loads(unit, target):
-            found.add(use_of(unit, load, depth + 1))
-    return "set" if "set" in found else "read" if "read" in found else ""
+    return _strongest(use_of(unit, load, depth + 1) for load in _reads_of(unit, node))
 
 
 def _table(unit: Unit, node: ast.Dict, depth: int) -> Use:
     """A mapping under any name: `for k, v in DEFAULTS.items(): os.environ[k] = v`, `os.environ.update(DEFAULTS)`."""
-    walks: list[ast.expr] = [node]
-    parent = unit.parent(node)
-    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
-        for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
-            walks += _loads(unit, target)
-    found: set[str] = set()
-    for walk in walks:
+    found: set[Use] = set()
+    for walk in _under_any_name(unit, node):
         if walk is not node and _becomes_environment(unit, walk):
             found.add("set")
         outer: ast.AST | None = unit.parent(walk)
@@ -196,28 +188,39 @@ def _table(unit: Unit, node: ast.Dict, depth: int) -> Use:
         if isinstance(outer, ast.Attribute) and outer.attr in ("items", "keys"):
             walk, outer = outer, unit.parent(outer)
             if isinstance(outer, ast.Call) and outer.func is walk:
-                walk, outer = outer, unit.parent(outer)
-        if isinstance(outer, (ast.For, ast.comprehension)) and outer.iter is walk:
-            bound = outer.target
-            name = bound.elts[0] if pairs and isinstance(bound, ast.Tuple) and bound.elts else bound
-            for load in _loads(unit, name):
-                found.add(use_of(unit, load, depth + 1))
-    return "set" if "set" in found else "read" if "read" in found else ""
+                walk = outer
+        found.add(_looped(unit, walk, depth, pairs=pairs))
+    return _strongest(found)
 
 
 def _elements(unit: Unit, node: ast.expr, depth: int) -> Use:
     """A collection of names: what a loop over it does with each."""
-    walks: list[ast.expr] = [node]
+    return _strongest(_looped(unit, walk, depth) for walk in _under_any_name(unit, node))
+
+
+def _looped(unit: Unit, walk: ast.expr, depth: int, *, pairs: bool = False) -> Use:
+    """What a loop over an expression does with each element, or with the first of each pair."""
+    outer = unit.parent(walk)
+    if not isinstance(outer, (ast.For, ast.comprehension)) or outer.iter is not walk:
+        return ""
+    bound = outer.target
+    name = bound.elts[0] if pairs and isinstance(bound, ast.Tuple) and bound.elts else bound
+    return _strongest(use_of(unit, load, depth + 1) for load in _loads(unit, name))
+
+
+def _under_any_name(unit: Unit, node: ast.expr) -> list[ast.expr]:
+    """The expression itself, and the reads of the variable it is assigned to."""
     parent = unit.parent(node)
-    if isinstance(parent, (ast.Assign, ast.AnnAssign)):
-        for target in parent.targets if isinstance(parent, ast.Assign) else [parent.target]:
-            walks += _loads(unit, target)
-    found: set[str] = set()
-    for walk in walks:
-        outer = unit.parent(walk)
-        if isinstance(outer, (ast.For, ast.comprehension)) and outer.iter is walk:
-            for load in _loads(unit, outer.target):
-                found.add(use_of(unit, load, depth + 1))
+    return [node, *(_reads_of(unit, parent) if isinstance(parent, (ast.Assign, ast.AnnAssign)) else ())]
+
+
+def _reads_of(unit: Unit, node: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return [load for target in targets for load in _loads(unit, target)]
+
+
+def _strongest(uses: Iterable[Use]) -> Use:
+    found = set(uses)
     return "set" if "set" in found else "read" if "read" in found else ""
 
 

@@ -19,6 +19,7 @@ class Call:
     position: int | None
     values: tuple[str | bool, ...]
     keys: tuple[str, ...]
+    keeps: bool
     what: str
     what_zh: str
     instead: str
@@ -40,6 +41,7 @@ def calls() -> dict[str, dict[str, Call]]:
                 raw.get("position"),
                 tuple(raw.get("values", ())),
                 tuple(raw.get("keys", ())),
+                raw.get("keeps", False),
                 raw["what"],
                 raw["what_zh"],
                 raw["instead"],
@@ -50,8 +52,6 @@ def calls() -> dict[str, dict[str, Call]]:
 
 
 @functools.cache
-def keeping() -> dict[str, str]:
-    """Canonical name -> library of the calls whose words are left as they are: the library takes no other."""
-    return {
-        name: raw["library"] for raw in apimap.read("libraries", "call") if raw.get("keeps") for name in raw["names"]
-    }
+def keeping() -> frozenset[str]:
+    """Canonical names of the calls whose words are left as they are: the library takes no other."""
+    return frozenset(name for rows in calls().values() for name, row in rows.items() if row.keeps)

@@ -15,8 +15,7 @@ def fragment(v: Verdict) -> str:
     """HTML of one verdict; all text from programs is escaped."""
     out = [f'<div class="parity {_TONE[v.status]}">']
     out.append(f'<p class="{_TONE[v.status]}"><strong class="tag">{escape(report.headline(v))}</strong></p>')
-    said = (report.figures(v), v.first_step, v.loss_curve, report.control_line(v))
-    facts = [*v.reasons, *(t for t in said if t and v.compared)]
+    facts = [*v.reasons, *(report.facts(v) if v.compared else ())]
     out.append("<ul>" + "".join(f"<li>{escape(text)}</li>" for text in facts) + "</ul>")
     if v.first is not None:
         text = "\n".join([v.first.what, "", *report.first_lines(v.first)])

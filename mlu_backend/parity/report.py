@@ -60,6 +60,11 @@ def control_line(v: Verdict) -> str:
     )
 
 
+def facts(v: Verdict) -> list[str]:
+    """What the verdict rests on, a sentence each."""
+    return [text for text in (figures(v), v.first_step, v.loss_curve, control_line(v)) if text]
+
+
 def place(site: Any) -> str:
     """``file:line in function``."""
     return f"{site[0]}:{site[1]} in {site[2]}" if site else "unknown"
@@ -131,10 +136,8 @@ def terminal(v: Verdict, width: int = 80) -> str:
     for reason in v.reasons:
         lines += textwrap.wrap(reason, width, initial_indent="  ", subsequent_indent="  ")
     if v.status is not Status.NOT_JUDGED or v.compared:
-        lines += textwrap.wrap(figures(v), width, initial_indent="  ", subsequent_indent="  ")
-        for text in (v.first_step, v.loss_curve, control_line(v)):
-            if text:
-                lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")
+        for text in facts(v):
+            lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="  ")
         against = f"reference {v.reference or 'emulated-cuda'}, profile {v.profile}"
         lines += textwrap.wrap(against, width, initial_indent="  ", subsequent_indent="  ")
     if v.first is not None:
@@ -192,7 +195,7 @@ def markdown(v: Verdict) -> str:
     """The same as a Markdown document, with the loss curve and the ten worst as tables."""
     out = [f"# {headline(v)}", ""]
     out += [f"- {_md(reason)}" for reason in v.reasons]
-    out += [f"- {_md(text)}" for text in (figures(v), v.first_step, v.loss_curve, control_line(v)) if text]
+    out += [f"- {_md(text)}" for text in facts(v)]
     out += [f"- reference `{v.reference or 'emulated-cuda'}`, profile `{v.profile}`", ""]
     if v.first is not None:
         out += ["## First divergence", "", _md(v.first.what), ""]

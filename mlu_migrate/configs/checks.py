@@ -48,6 +48,15 @@ def _rewritten(
     )
 
 
+def _chooses_a_file(doc: Document, code: str, start: int, end: int, key: str | None) -> bool:
+    """Told, and left: the word chooses a file of the configuration (groups.py)."""
+    chosen = groups.chosen_in(doc, start, end, key) if doc.groups else ""
+    if chosen:
+        args = {"key": chosen.rpartition("/")[0], "value": doc.text[start:end]}
+        doc.add(code, "config-group", start, end, severity=Severity.INFO, args=args)
+    return bool(chosen)
+
+
 def environment_set(doc: Document, start: int, end: int, value: str | None, *, safe: bool = True) -> None:
     """
     MLU601 for a name that is given a value. ``value`` is None when it is passed on or its text is not known.
@@ -129,10 +138,7 @@ def device(doc: Document, start: int, end: int, key: str | None) -> None:
         args = {"key": key or "", "value": doc.text[start:end]}
         doc.add("MLU602", "other-library", start, end, severity=Severity.INFO, args=args)
         return
-    chosen = groups.chosen_in(doc, start, end, key) if doc.groups else ""
-    if chosen:
-        args = {"key": chosen.rpartition("/")[0], "value": doc.text[start:end]}
-        doc.add("MLU602", "config-group", start, end, severity=Severity.INFO, args=args)
+    if _chooses_a_file(doc, "MLU602", start, end, key):
         return
     sure = doc.sure and key is not None and words.names_device(key)
     spans = tuple((start + m.start(), start + m.start() + 4, "mlu") for m in words.DEVICE.finditer(doc.text[start:end]))
@@ -150,10 +156,7 @@ def device(doc: Document, start: int, end: int, key: str | None) -> None:
 
 def backend(doc: Document, start: int, end: int, key: str | None) -> None:
     """MLU603 for a value that names NCCL, under a key (option, variable) or none."""
-    chosen = groups.chosen_in(doc, start, end, key) if doc.groups else ""
-    if chosen:
-        args = {"key": chosen.rpartition("/")[0], "value": doc.text[start:end]}
-        doc.add("MLU603", "config-group", start, end, severity=Severity.INFO, args=args)
+    if _chooses_a_file(doc, "MLU603", start, end, key):
         return
     sure = bool(
         doc.sure

@@ -373,7 +373,7 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
     """Values of options, of ``key=value`` words, and bare ``cuda`` where a program may take it as a device."""
     if program in _OTHERS and program != "make":
         return
-    takes_bare = _LAUNCHERS.fullmatch(program) is not None or _is_own_function(doc, program)
+    takes_bare = _LAUNCHERS.fullmatch(program) is not None or program in doc.functions  # `train cuda:1`
     about = ""
     if program in _TESTS or program == "for":
         variables = [m[1] or m[2] for word in rest for m in _VARIABLE.finditer(word.raw)]
@@ -407,11 +407,6 @@ def _options(doc: Document, program: str, rest: list[Word]) -> None:
         elif (program == "for" or program in _TESTS) and words.is_device(word.value):
             checks.value(doc, start, end, None)
         previous = word
-
-
-def _is_own_function(doc: Document, program: str) -> bool:
-    """`train cuda:1` below `train() { ... }`."""
-    return program.isidentifier() and re.search(rf"(?m)^\s*(?:function\s+)?{program}\s*\(\s*\)", doc.text) is not None
 
 
 def _option_value(doc: Document, start: int, end: int, key: str, program: str) -> None:

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import bisect
 import codecs
+import re
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from mlu_migrate.configs import catalogue
 from mlu_migrate.model import Confidence, Edit, FileResult, Finding, Safety, Severity
 from mlu_migrate.settings import Settings
+
+_FUNCTION = re.compile(r"^[^\S\n]*(?:function\s+)?([^\W\d]\w*)\s*\(\s*\)", re.MULTILINE)
 
 
 class Document:
@@ -58,6 +62,11 @@ class Document:
             for first, last in zip(self._starts, self._starts[1:], strict=False):
                 total += len(self.text[first:last].encode(self.encoding))
                 self._byte_starts.append(total)
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """Names of the shell functions the text defines: `train() { ... }`."""
+        return frozenset(_FUNCTION.findall(self.text))
 
     def line_of(self, offset: int) -> int:
         """Line number, from 1, of a character offset."""
