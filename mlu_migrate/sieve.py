@@ -61,14 +61,14 @@ def calls(
 
 
 def attributes(
-    words: Collection[str] = (), *, names: Collection[str] = (), roots: tuple[str, ...] = (), several: bool = False
+    words: Collection[str] = (), *, roots: tuple[str, ...] = (), several: bool = False
 ) -> Callable[[_Method], _Method]:
     """
-    Attributes whose word behind the dot is in ``words``, or whose canonical name is in ``names`` or begins so.
+    Attributes whose word behind the dot is in ``words``, or whose canonical name begins with one of ``roots``.
 
     With ``several`` also those that may have one of several canonical names.
     """
-    return _mark(Sieve(ast.Attribute, named=_name(names, roots, ()), word=_one_of(words), several=several))
+    return _mark(Sieve(ast.Attribute, named=_name((), roots, ()), word=_one_of(words), several=several))
 
 
 def texts(question: Callable[[str], bool]) -> Callable[[_Method], _Method]:

@@ -64,7 +64,7 @@ class AutocastDefault(Rule):
     @sieve.attributes(("is_autocast_enabled", "set_autocast_enabled"))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`torch.is_autocast_enabled`, called without a device or passed on as a function."""
-        if node.attr not in ("is_autocast_enabled", "set_autocast_enabled") or not isinstance(node.ctx, ast.Load):
+        if not isinstance(node.ctx, ast.Load):
             return
         name = unit.name(node)
         if name not in _ASKED or unit.name(node.value) != "torch" or is_kept(unit, node):
@@ -78,8 +78,8 @@ class AutocastDefault(Rule):
     @sieve.calls(_PARTIAL, roots=("torch.",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Calls that lack their device."""
-        name = unit.callee(node)
-        if name is None or not (name.startswith("torch.") or name in _PARTIAL) or is_kept(unit, node):
+        name = unit.callee(node) or ""
+        if is_kept(unit, node):
             return
         if name in _ASKED and isinstance(node.func, ast.Name) and self._means_cuda(node, name):
             yield from self._bare_name(node, name, unit)

@@ -63,7 +63,7 @@ class CudaMethod(Rule):
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Only calls: an attribute called cuda that is not called is data."""
         func = node.func
-        if not isinstance(func, ast.Attribute) or func.attr != "cuda" or is_kept(unit, node):
+        if not isinstance(func, ast.Attribute) or is_kept(unit, node):
             return
         span = (unit.attr_span(func)[0], unit.end(node))
         receiver = receivers.of(unit, func)
@@ -83,7 +83,7 @@ class CudaMethod(Rule):
     @sieve.attributes(("cuda",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`map(torch.Tensor.cuda, xs)`: the method as a value."""
-        if node.attr != "cuda" or isinstance(node.ctx, ast.Del) or is_kept(unit, node):
+        if isinstance(node.ctx, ast.Del) or is_kept(unit, node):
             return
         parent = unit.parent(node)
         called = isinstance(parent, ast.Call) and parent.func is node
@@ -96,7 +96,7 @@ class CudaMethod(Rule):
     @sieve.texts("cuda".__eq__)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """`getattr(x, "cuda")()`, `methodcaller("cuda")`."""
-        if node.value == "cuda" and methodtexts.texts(unit).get(node) == "cuda" and not is_kept(unit, node):
+        if methodtexts.texts(unit).get(node) == "cuda" and not is_kept(unit, node):
             edits = unit.replace_in_string(node, "cuda", "mlu")
             if edits is not None:
                 yield self.found(unit, node, "text", edits)

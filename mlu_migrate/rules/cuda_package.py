@@ -70,14 +70,14 @@ class CudaPackage(Rule):
     @sieve.calls(_IMPORTERS)
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`importlib.import_module("flash_attn")`."""
-        if node.args and is_text(node.args[0]) and unit.callee(node) in _IMPORTERS:
+        if node.args and is_text(node.args[0]):
             text = node.args[0].value  # type: ignore[attr-defined]
             yield from self._tell(unit, node, text, unit.statement(node))
 
     @sieve.attributes(roots=("faiss.",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`faiss.StandardGpuResources()`: the GPU side of a package that has a CPU side."""
-        if "gpu" in node.attr.lower() and (unit.name(node) or "").startswith("faiss."):
+        if "gpu" in node.attr.lower():
             row = next((r for r in apimap.read("packages", "package") if "faiss" in r.get("modules", ())), None)
             seen: set[str] = unit.memo.setdefault("cuda_package.seen", set())  # type: ignore[assignment]
             if row is not None and "faiss" not in seen:

@@ -108,7 +108,7 @@ class DynamicAccess(Rule):
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`libs["t"].cuda.synchronize()`: a function of torch.cuda, and what it is asked of cannot be followed."""
         owner = node.value
-        if node.attr not in _FUNCTIONS or not isinstance(owner, ast.Attribute) or owner.attr != "cuda":
+        if not isinstance(owner, ast.Attribute) or owner.attr != "cuda":
             return
         if isinstance(owner.value, ast.Name) and owner.value.id in ("self", "cls"):  # an object of their own
             return

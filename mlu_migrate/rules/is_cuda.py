@@ -49,7 +49,7 @@ class IsCuda(Rule):
     @sieve.attributes(("is_cuda",))
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """Reads only; a store is the project's own attribute."""
-        if node.attr != "is_cuda" or is_kept(unit, node):
+        if is_kept(unit, node):
             return
         span = unit.attr_span(node)
         if not isinstance(node.ctx, ast.Load):
@@ -68,7 +68,7 @@ class IsCuda(Rule):
     @sieve.texts("is_cuda".__eq__)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """`getattr(x, "is_cuda", False)`."""
-        if node.value == "is_cuda" and node in methodtexts.texts(unit) and not is_kept(unit, node):
+        if node in methodtexts.texts(unit) and not is_kept(unit, node):
             edits = unit.replace_in_string(node, "is_cuda", "is_mlu")
             if edits is not None:
                 yield self.found(unit, node, "renamed", edits)

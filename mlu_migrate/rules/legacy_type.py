@@ -84,7 +84,7 @@ class LegacyType(Rule):
     @sieve.calls(_DEFAULT)
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`torch.set_default_tensor_type(torch.cuda.FloatTensor)`: the type is MLU101's, the advice stands here."""
-        if unit.callee(node) in _DEFAULT and node.args and not is_kept(unit, node):
+        if node.args and not is_kept(unit, node):
             names = [unit.name(n) or "" for n in ast.walk(node.args[0]) if isinstance(n, (ast.Name, ast.Attribute))]
             if any(n.startswith(("torch.cuda.", "torch.mlu.")) and n.endswith("Tensor") for n in names):
                 yield self.found(unit, node.func, "default", severity=Severity.WARNING)

@@ -114,7 +114,7 @@ class MapLocation(Rule):
         """`"cuda" in loc` inside a function given as map_location: the tag of new checkpoints is asked for as well."""
         known = loading.tags(unit)
         function = known.get(node)
-        if function is None or not DEVICE.text.fullmatch(str(node.value)) or is_kept(unit, node):
+        if function is None or is_kept(unit, node):
             return
         if any(
             f is function and str(t.value).startswith("mlu") for t, f in known.items() if isinstance(t, ast.Constant)

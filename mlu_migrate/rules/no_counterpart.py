@@ -68,9 +68,6 @@ class NoCounterpart(Rule):
     @sieve.calls(("torch.library.impl", "torch.library.Library"), words=("impl",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Dispatch keys given as text: `torch.library.impl("my::op", "CUDA")`, `library.impl("op", f, "CUDA")`."""
-        leaf = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        if leaf != "impl" and unit.callee(node) not in ("torch.library.impl", "torch.library.Library"):
-            return
         for given in (*node.args, *(k.value for k in node.keywords)):
             if isinstance(given, ast.Constant) and isinstance(given.value, str):
                 row = apimap.patterns().get(f'torch.library dispatch key "{given.value}"')

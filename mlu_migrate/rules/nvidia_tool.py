@@ -64,11 +64,7 @@ class NvidiaTool(Rule):
     @sieve.texts(lambda text: _TOOL.search(text) is not None)
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Texts that are a command or the head of one."""
-        if not isinstance(node.value, str) or not any(
-            word in node.value for word in ("nv", "nsys", "ncu", "cuobjdump")
-        ):
-            return
-        match = _TOOL.search(node.value)
+        match = _TOOL.search(str(node.value))
         if match is None or not _is_command(unit, node):
             return
         tool = match[1]

@@ -63,7 +63,7 @@ class ProcessGroup(Rule):
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Groups made without a backend, or with options."""
         name = unit.callee(node)
-        if name not in _GROUPS or is_kept(unit, node):
+        if is_kept(unit, node):
             return
         if name in _INIT and not callargs.has_stars(node) and _no_backend(node):
             yield self.found(unit, node.func, "no_backend")
@@ -91,7 +91,7 @@ class ProcessGroup(Rule):
     @sieve.attributes(_LACKING)
     def visit_Attribute(self, node: ast.Attribute, unit: Unit) -> Iterator[Finding]:
         """`options.config.min_ctas` of an NCCL options object."""
-        if node.attr not in _LACKING or is_kept(unit, node):
+        if is_kept(unit, node):
             return
         name = unit.name(node)
         direct = name is not None and name.rpartition(".")[0] in {g + s for g in _GROUP for s in ("", ".Options")}

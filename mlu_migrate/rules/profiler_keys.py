@@ -72,7 +72,7 @@ class ProfilerKeys(Rule):
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """Sort keys and metrics."""
         text = node.value
-        if not isinstance(text, str) or text not in _KEYS or is_kept(unit, node) or unit.is_docstring(node):
+        if not isinstance(text, str) or is_kept(unit, node) or unit.is_docstring(node):
             return
         how = _key_use(unit, node)
         if how == "other":
@@ -106,7 +106,7 @@ class ProfilerKeys(Rule):
                     if target(name, unit.settings.torch_mlu) is None:
                         yield self.found(unit, node, "enum", unit.rename_attr(node, new), old=name, new=new)
             return
-        if node.attr not in _KEYS or not isinstance(node.ctx, ast.Load) or is_kept(unit, node):
+        if not isinstance(node.ctx, ast.Load) or is_kept(unit, node):
             return
         new = _attribute_name(unit, node.attr)
         span = unit.attr_span(node)
@@ -127,7 +127,7 @@ class ProfilerKeys(Rule):
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Switches of the profilers themselves."""
         name = unit.callee(node)
-        if name != _OLD and name != _LEGACY and name not in _NEW or is_kept(unit, node):
+        if is_kept(unit, node):
             return
         for word in node.keywords:
             if word.arg == "use_cuda" and not _is_false(word.value):

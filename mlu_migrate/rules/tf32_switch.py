@@ -102,7 +102,7 @@ class Tf32Switch(Rule):
     @sieve.calls(("torch.set_float32_matmul_precision",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`torch.set_float32_matmul_precision("high")` turns TF32 on for matrix products."""
-        if unit.callee(node) == "torch.set_float32_matmul_precision" and node.args:
+        if node.args:
             level = node.args[0].value if isinstance(node.args[0], ast.Constant) else None
             if level != "highest":
                 yield self.found(unit, node.func, "matmul_precision", level=str(level or "?"))

@@ -71,7 +71,7 @@ class VersionCuda(Rule):
     @sieve.calls(("getattr",))
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """`getattr(torch.version, "cuda", None)`."""
-        if unit.callee(node) == "getattr" and len(node.args) > 1 and is_text(node.args[1], "cuda"):
+        if len(node.args) > 1 and is_text(node.args[1], "cuda"):
             if unit.name(node.args[0]) == "torch.version":
                 yield self.found(unit, node, "read")
 
