@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from mlu_migrate import sinks, strings
+from mlu_migrate.names import last_word
 from mlu_migrate.sinks import Kind
 from mlu_migrate.unit import Unit
 
@@ -39,7 +40,7 @@ def is_command(unit: Unit, node: ast.AST) -> bool:
     """Whether a text is run as a command: by what it is given to, or by the name it is stored under."""
     for outer in unit.ancestors(node):
         if isinstance(outer, ast.Call):
-            leaf = outer.func.attr if isinstance(outer.func, ast.Attribute) else getattr(outer.func, "id", "")
+            leaf = last_word(outer.func)
             if leaf in sinks.PROSE:
                 return False
             if leaf in _RUNNERS or _NAME.search(leaf):
@@ -51,7 +52,7 @@ def is_command(unit: Unit, node: ast.AST) -> bool:
                 return True
         elif isinstance(outer, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
             targets = outer.targets if isinstance(outer, ast.Assign) else [outer.target]
-            return any(_NAME.search(_last(t)) for t in targets)
+            return any(_NAME.search(last_word(t)) for t in targets)
         elif isinstance(outer, ast.Return):
             function = next((a for a in unit.ancestors(outer) if isinstance(a, ast.FunctionDef)), None)
             return function is not None and _NAME.search(function.name) is not None
@@ -96,7 +97,7 @@ def _is_said(unit: Unit, node: ast.AST) -> bool:
     """A message: `print("python train.py --device cuda")`."""
     for outer in unit.ancestors(node):
         if isinstance(outer, ast.Call):
-            leaf = outer.func.attr if isinstance(outer.func, ast.Attribute) else getattr(outer.func, "id", "")
+            leaf = last_word(outer.func)
             if leaf in sinks.PROSE or leaf.endswith(("Error", "Exception", "Warning", "Exit")):
                 return True
         elif isinstance(outer, ast.keyword):
@@ -105,7 +106,3 @@ def _is_said(unit: Unit, node: ast.AST) -> bool:
         elif isinstance(outer, ast.stmt):
             return isinstance(outer, (ast.Raise, ast.Assert))
     return False
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

@@ -12,7 +12,7 @@ from mlu_migrate.configs import groups
 from mlu_migrate.flow import Proof, Shape, Use
 from mlu_migrate.flow.uses import LABEL
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
-from mlu_migrate.names import under
+from mlu_migrate.names import last_word, under
 from mlu_migrate.rename import mapped, spell
 from mlu_migrate.rule import Rule
 from mlu_migrate.sinks import Kind
@@ -271,7 +271,7 @@ def _owned_elsewhere(unit: Unit, node: ast.expr) -> bool:
         return True
     parent = unit.parent(node)
     if isinstance(parent, ast.Call) and len(parent.args) > 1 and parent.args[1] is node:
-        leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+        leaf = last_word(parent.func)
         owner = unit.name(parent.args[0])
         return leaf in ("getattr", "hasattr", "setattr", "delattr", "object") and under(owner, ("torch",))
     if isinstance(parent, ast.Subscript) and parent.slice is node:

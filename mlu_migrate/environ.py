@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Literal
 
+from mlu_migrate.names import last_word
 from mlu_migrate.scopes import Binding
 from mlu_migrate.unit import Unit
 
@@ -27,7 +28,7 @@ def is_environ(unit: Unit, node: ast.AST | None, depth: int = 0) -> bool:
         return True
     if isinstance(node, ast.Call):
         func = node.func
-        leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        leaf = last_word(func)
         if leaf in _COPIES:
             inner = node.args[0] if node.args else func.value if isinstance(func, ast.Attribute) else None
             return is_environ(unit, inner, depth + 1)
@@ -79,7 +80,7 @@ def use_of(unit: Unit, node: ast.AST, depth: int = 0) -> Use:
 def is_environment_call(unit: Unit, call: ast.Call) -> bool:
     """Whether the keywords of a call are environment variables: `dict(os.environ, X="1")`."""
     func = call.func
-    leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    leaf = last_word(func)
     if leaf == "dict":
         if any(is_environ(unit, a) for a in call.args) or any(
             k.arg is None and is_environ(unit, k.value) for k in call.keywords
@@ -108,7 +109,7 @@ def value_of(unit: Unit, node: ast.AST) -> str | None:
 def _argument(unit: Unit, call: ast.Call, node: ast.AST) -> Use:
     func = call.func
     name = unit.name(func)
-    leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    leaf = last_word(func)
     if name in ("os.getenv", "os.getenvb") or leaf in ("getenv", "get_env"):
         return "read" if call.args[0] is node else ""
     if name in ("os.putenv", "os.unsetenv") or leaf in ("setenv", "delenv", "putenv", "unsetenv"):
@@ -136,7 +137,7 @@ def _becomes_environment(unit: Unit, node: ast.expr) -> bool:
         return parent.arg is None and _merged(unit, parent) or bool(parent.arg and _NAMED.search(parent.arg))
     if isinstance(parent, ast.Call):
         func = parent.func
-        leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        leaf = last_word(func)
         if isinstance(func, ast.Attribute) and leaf == "update" and is_environ(unit, func.value):
             return True
         if leaf == "dict" and parent.args and parent.args[0] is not node:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from mlu_migrate import receivers
+from mlu_migrate.names import last_word
 from mlu_migrate.unit import Unit, is_text
 
 _ASK = frozenset(("getattr", "hasattr"))
@@ -36,7 +37,7 @@ def _found(unit: Unit) -> list[tuple[ast.AST, str]]:
     for call in unit.index.nodes[ast.Call]:
         if not call.args or call.keywords:
             continue
-        leaf = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+        leaf = last_word(call.func)
         if leaf in _ASK and isinstance(call.func, ast.Name) and len(call.args) > 1:
             text = call.args[1]
             if is_text(text, "is_cuda", "cuda") and _names_method(unit, call, text.value):

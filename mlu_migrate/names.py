@@ -324,6 +324,11 @@ def dotted(node: ast.AST) -> str | None:
     return None
 
 
+def last_word(node: ast.AST | None) -> str:
+    """The last word of a Name or Attribute as it is spelled, empty for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
 def under(name: str | None, prefixes: Iterable[str]) -> bool:
     """Whether a canonical name is one of the prefixes or lies below one."""
     return name is not None and any(name == p or name.startswith(p + ".") for p in prefixes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from typing import TypeVar
 
+from mlu_migrate.names import last_word
 from mlu_migrate.scopes import Binding
 from mlu_migrate.unit import Unit
 
@@ -149,7 +150,7 @@ def _key_argument(unit: Unit, arg: ast.AST, depth: int) -> frozenset[str]:
     call = unit.parent(outer) if isinstance(outer, ast.keyword) else outer
     if not isinstance(call, ast.Call):
         return frozenset()
-    leaf = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    leaf = last_word(call.func)
     if leaf not in _KEYED:
         return frozenset()
     if leaf == "sort" and isinstance(call.func, ast.Attribute):

@@ -8,6 +8,7 @@ import re
 import tokenize
 from collections.abc import Iterator
 
+from mlu_migrate.names import last_word
 from mlu_migrate.scopes import Scope
 from mlu_migrate.unit import Unit
 
@@ -94,7 +95,7 @@ def _inside(unit: Unit, annotation: ast.expr | None) -> Iterator[tuple[ast.AST, 
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node, unit.scope(node)
         elif isinstance(node, ast.Subscript):
-            leaf = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            leaf = last_word(node.value)
             if leaf == "Annotated" and isinstance(node.slice, ast.Tuple):
                 stack.append(node.slice.elts[0])
             elif leaf != "Literal":

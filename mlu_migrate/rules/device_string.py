@@ -10,6 +10,7 @@ from mlu_migrate import sieve, sinks, strings, vendors
 from mlu_migrate.decide import ASSIGNED, StringRule
 from mlu_migrate.flow import Proof
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.sinks import DEVICE
 from mlu_migrate.unit import Unit, argument, is_text
 from mlu_migrate.vendors import is_kept
@@ -107,7 +108,7 @@ class DeviceString(StringRule):
         if not _REPR.search(str(node.value)) or unit.is_docstring(node) or is_kept(unit, node):
             return
         if isinstance(parent, ast.Call):
-            leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+            leaf = last_word(parent.func)
             asked = leaf.startswith("assert") or leaf in ("startswith", "endswith", "count", "find", "eq_")
         else:
             asked = isinstance(parent, ast.Compare)
@@ -128,7 +129,7 @@ class DeviceString(StringRule):
 
     def visit_ClassDef(self, node: ast.ClassDef, unit: Unit) -> Iterator[Finding]:
         """`CUDA = auto()` of a StrEnum: the text is the member's own name."""
-        if not any(_last(base) == "StrEnum" for base in node.bases) and not any(
+        if not any(last_word(base) == "StrEnum" for base in node.bases) and not any(
             isinstance(item, ast.FunctionDef) and item.name == "_generate_next_value_" for item in node.body
         ):
             return
@@ -136,7 +137,7 @@ class DeviceString(StringRule):
             target = item.targets[0] if isinstance(item, ast.Assign) else None
             if isinstance(target, ast.Name) and target.id.lower() == "cuda" and not is_kept(unit, item):
                 value = item.value  # type: ignore[attr-defined]
-                if isinstance(value, ast.Call) and _last(value.func) == "auto":
+                if isinstance(value, ast.Call) and last_word(value.func) == "auto":
                     loads = unit.index.attributes.get(target.id, ())
                     own = [n for n in loads if isinstance(n.value, ast.Name) and n.value.id == node.name]
                     sure = any(unit.flow.of(load, self.kind).proof >= Proof.NAMED for load in own)
@@ -210,17 +211,13 @@ def _is_read(unit: Unit, node: ast.expr) -> bool:
     if isinstance(outer, ast.Attribute) and outer.attr in ("encode", "strip"):
         outer = unit.parent(unit.parent(outer) or outer)
     if isinstance(outer, ast.Call):
-        leaf = outer.func.attr if isinstance(outer.func, ast.Attribute) else getattr(outer.func, "id", "")
+        leaf = last_word(outer.func)
         return leaf in _READERS or leaf in ("StringIO", "dedent") and _is_read(unit, outer)
     if isinstance(outer, ast.Assign) and len(outer.targets) == 1 and isinstance(outer.targets[0], ast.Name):
         owner = unit.index.owner(unit.scope(outer), outer.targets[0].id)
         loads = unit.index.loads.get((owner, outer.targets[0].id), ()) if owner else ()
         return any(_is_read(unit, load) for load in loads)
     return False
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _in_a_command(text: str) -> bool:

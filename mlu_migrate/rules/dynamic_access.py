@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from mlu_migrate import dynamic, sieve, sinks, typetexts
 from mlu_migrate.dynamic import Spelled
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, is_text
@@ -248,7 +249,7 @@ def _has_an_owner(unit: Unit, node: ast.Constant) -> bool:
     if isinstance(parent, ast.keyword):
         return parent.arg in ("help", "reason", "msg", "match", "target")
     if isinstance(parent, ast.Call):
-        leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+        leaf = last_word(parent.func)
         if leaf in sinks.PROSE or leaf in _TEXT_TAKERS:
             return True
         return unit.callee(parent) in _IMPORT | _MODULES | _EVALUATED | _TIMED | _ACCESS

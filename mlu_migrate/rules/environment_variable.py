@@ -13,6 +13,7 @@ from mlu_migrate.callargs import keyword_name
 from mlu_migrate.configs import vocabulary
 from mlu_migrate.configs.vocabulary import EnvironmentRow
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
 from mlu_migrate.vendors import is_kept
@@ -225,7 +226,7 @@ def _is_prose(unit: Unit, node: ast.AST) -> bool:
     """A bare mention in a message."""
     parent = unit.parent(node)
     if isinstance(parent, ast.Call):
-        leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+        leaf = last_word(parent.func)
         return leaf in sinks.PROSE
     return isinstance(parent, (ast.Raise, ast.Assert, ast.FormattedValue))
 

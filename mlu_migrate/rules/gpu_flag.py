@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from mlu_migrate.decide import with_its_call
 from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument, is_text
 
@@ -61,14 +62,14 @@ class GpuFlag(Rule):
                 yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
             elif keyword.arg == "accelerator" and any(is_text(v, "gpu", "cuda") for v in _choices(keyword.value)):
                 yield with_its_call(self.found(unit, keyword.value, "accelerator"), keyword.value, unit)
-            elif keyword.arg == "gpus" and _leaf(node.func) == "Trainer" and not is_text(keyword.value):
+            elif keyword.arg == "gpus" and last_word(node.func) == "Trainer" and not is_text(keyword.value):
                 if getattr(keyword.value, "value", 1) not in (0, None):
                     yield self.found(unit, keyword, "accelerator")
             elif keyword.arg == "use_flash_attention_2" and getattr(keyword.value, "value", None) is True:
                 yield self.found(unit, keyword.value, "attention", severity=Severity.ERROR)
             elif keyword.arg in ("load_in_8bit", "load_in_4bit") and getattr(keyword.value, "value", None) is True:
                 yield from self._once(unit, keyword, "quantised", Severity.ERROR, option=keyword.arg)
-        if _leaf(node.func) in (
+        if last_word(node.func) in (
             "enable_xformers_memory_efficient_attention",
             "set_use_memory_efficient_attention_xformers",
         ):
@@ -100,10 +101,6 @@ class GpuFlag(Rule):
 
 def _choices(node: ast.expr) -> list[ast.expr]:
     return [*_choices(node.body), *_choices(node.orelse)] if isinstance(node, ast.IfExp) else [node]
-
-
-def _leaf(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _is_setting(unit: Unit, node: ast.Constant) -> bool:

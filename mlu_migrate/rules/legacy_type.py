@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from mlu_migrate import sieve, sinks, typetexts
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit
@@ -204,5 +205,5 @@ def _is_elsewhere(unit: Unit, node: ast.Constant) -> bool:
     parent = unit.parent(node)
     if not isinstance(parent, ast.Call):
         return isinstance(parent, (ast.Raise, ast.Assert, ast.BinOp, ast.FormattedValue))
-    leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+    leaf = last_word(parent.func)
     return leaf in sinks.PROSE or leaf in ("patch", "setattr", "delattr", "multiple", "eval", "exec", "import_module")

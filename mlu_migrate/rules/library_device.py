@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from mlu_migrate import callargs, libraries
 from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument
 
@@ -56,7 +57,7 @@ class LibraryDevice(Rule):
                     yield self._told(unit, text, mapped, str(text.value))
         for call in unit.index.nodes[ast.Call]:
             func = call.func
-            leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            leaf = last_word(func)
             row = rows.get(f".{leaf}") if isinstance(func, ast.Attribute) else None
             if row is None or not _tells(unit, call, row):
                 row = rows.get(unit.name(func) or "")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from mlu_migrate import loading, sieve
 from mlu_migrate.decide import next_line
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rename import mapped, spell
 from mlu_migrate.rule import Rule
 from mlu_migrate.sinks import DEVICE
@@ -237,7 +238,7 @@ def _pure(unit: Unit, node: ast.expr) -> bool:
         if isinstance(inner, (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.ListComp)):
             return False
         if isinstance(inner, ast.Call) and unit.name(inner.func) not in _PURE:
-            leaf = inner.func.attr if isinstance(inner.func, ast.Attribute) else getattr(inner.func, "id", "")
+            leaf = last_word(inner.func)
             if leaf != "format" and not _RANK.fullmatch(leaf):
                 return False
     return True

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from mlu_migrate import sieve
 from mlu_migrate.fallback import has_fallback
 from mlu_migrate.model import Edit, Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument
 
@@ -165,7 +166,7 @@ class NativeKernel(Rule):
         if isinstance(node.value, str) and len(node.value) < 60 and _LIBRARY.fullmatch(node.value):
             call = unit.parent(node)
             func = call.func if isinstance(call, ast.Call) else None
-            leaf = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            leaf = last_word(func)
             if leaf in ("CDLL", "LoadLibrary", "PyDLL", "find_library", "load_library", "WinDLL"):
                 text = node.value
                 yield self.found(unit, node, "library", safety=Safety.MANUAL, severity=Severity.WARNING, library=text)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from mlu_migrate import objects, sieve
 from mlu_migrate.callargs import keyword_name
 from mlu_migrate.model import Confidence, Edit, Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument
@@ -178,7 +179,7 @@ def _key_use(unit: Unit, node: ast.AST, depth: int = 0) -> str:
     if isinstance(parent, ast.keyword):
         return "keyword" if parent.arg in _WORDS else "unknown"
     if isinstance(parent, ast.Call):
-        leaf = parent.func.attr if isinstance(parent.func, ast.Attribute) else getattr(parent.func, "id", "")
+        leaf = last_word(parent.func)
         if node in parent.args and _POSITIONS.get(leaf) == parent.args.index(node):
             return "positional"
         if leaf in ("getattr", "hasattr") and len(parent.args) > 1 and parent.args[1] is node:

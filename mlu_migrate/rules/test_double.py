@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from mlu_migrate import dynamic, sieve
 from mlu_migrate.callargs import keyword_name
 from mlu_migrate.model import Finding, Safety, Severity
+from mlu_migrate.names import last_word
 from mlu_migrate.rename import target
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, argument, is_text
@@ -63,7 +64,7 @@ class TestDouble(Rule):
     @sieve.calls(words=_BY_PATH | _BY_OBJECT | {"dict", "setitem", "delitem"})
     def visit_Call(self, node: ast.Call, unit: Unit) -> Iterator[Finding]:
         """Patches given as a path, or as an object and a name."""
-        leaf = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        leaf = last_word(node.func)
         if leaf in ("dict", "setitem", "delitem") and node.args and dynamic.is_modules(unit, node.args[0]):
             if not is_kept(unit, node):
                 yield from self._modules(unit, node)
