@@ -56,3 +56,14 @@ def run_python(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]
         )
 
     return run
+
+
+@pytest.fixture
+def fresh_compiler(extension: Any) -> Iterator[None]:
+    """Nothing compiled before the test, nor left behind by it."""
+    import torch
+
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    yield
+    torch.compiler.reset()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,13 +13,7 @@ import torch_mlu  # noqa: F401
 from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint
 
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch.compiler.reset()
-    torch.manual_seed(0)
-    yield
-    torch.compiler.reset()
+pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
 
 def same(got: torch.Tensor, wanted: torch.Tensor) -> None:

@@ -7,7 +7,7 @@ import gc
 import pickle
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,15 +18,7 @@ import torch_mlu
 from _programs import lines
 from torch._dynamo.testing import CompileCounterWithBackend
 
-pytestmark = pytest.mark.slow  # minutes in all: for the nightly run
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
-    torch.compiler.reset()
-    torch.manual_seed(0)
-    yield
-    torch.compiler.reset()
+pytestmark = [pytest.mark.usefixtures("fresh_compiler"), pytest.mark.slow]  # minutes in all: for the nightly run
 
 
 def same(got: torch.Tensor, wanted: torch.Tensor) -> None:
