@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = Path(__file__).resolve().parents[1] / "fixtures" / "scripts" / "gpt_language_model"
-BLOCKS = 15
+BLOCKS = 30
 BUDGET, SIZE_BUDGET, FLAT = 1.3, 100e6, 1.1
 BUSY = 0.1
 

@@ -24,7 +24,7 @@ profile     set_profile(narrow_float64, round_tf32, bfloat16, narrow_int64, chec
             set_tf32(convolution, matmul, custom), force_tf32_matmul(on), set_int64_casts(families);
             profiles.py and refused.py call them
 operators   set_card_operators(families), set_fallback_allowed(on), set_limits(on) (of kernels, csrc/refusals.cpp)
-recording   stats(tensor), see ``stats`` below
+recording   stats(tensor) -> tuple in the order of STATISTICS, see ``stats`` below
 random      default_generator(card) -> torch.Generator, set_capturing(on), capturing()
 
 The names above are a contract with ``mlu_backend.mlu``; the C++ side is ``csrc/module.cpp``.
@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any
 
 DEVICE = "mlu"
+STATISTICS = ("norm", "min", "max", "mean", "nonfinite", "checksum", "sample")
 
 _extension: Any = None
 
@@ -136,7 +137,6 @@ def stats(tensor: Any) -> dict[str, Any]:
     memory.
 
     ``tensor`` is dense and real, on ``cpu`` or ``mlu``; equal contents give equal numbers on both, bit for bit and
-    whatever the number of threads. Keys: norm, min, max, mean, nonfinite, checksum, sample (``parity/statistics.py``
-    defines the last two).
+    whatever the number of threads. Keys: those of STATISTICS (``parity/statistics.py`` defines the last two).
     """
-    return extension().stats(tensor)
+    return dict(zip(STATISTICS, extension().stats(tensor), strict=True))

@@ -114,7 +114,8 @@ py::list trace_lists() {
   return out;
 }
 
-py::dict stats_dict(py::handle tensor) {
+// In the order of the fields of Stats in parity/statistics.py.
+py::tuple stats_row(py::handle tensor) {
   TORCH_CHECK_TYPE(THPVariable_Check(tensor.ptr()), "stats takes a tensor");
   const at::Tensor& given = THPVariable_Unpack(tensor.ptr());
   TensorStats found;
@@ -122,19 +123,12 @@ py::dict stats_dict(py::handle tensor) {
     py::gil_scoped_release release;
     found = tensor_stats(given);
   }
-  py::dict out;
-  out["norm"] = found.norm;
-  out["min"] = found.min;
-  out["max"] = found.max;
-  out["mean"] = found.mean;
-  out["nonfinite"] = found.nonfinite;
-  out["checksum"] = found.checksum;
   py::tuple sample(found.samples);
   for (int64_t i = 0; i < found.samples; ++i) {
     sample[i] = found.sample[i];
   }
-  out["sample"] = sample;
-  return out;
+  return py::make_tuple(
+      found.norm, found.min, found.max, found.mean, found.nonfinite, found.checksum, std::move(sample));
 }
 
 // Fields of PluggedFunctions by the names of the setters in torch_mlu r2.4, csrc/python/Module.cpp:1196-1285.
@@ -243,7 +237,7 @@ PYBIND11_MODULE(_mlu_core, m) {
   });
   m.def("force_tf32_matmul", &force_tf32_matmul);
   m.def("set_int64_casts", &set_int64_casts);
-  m.def("stats", [](py::handle tensor) { return stats_dict(tensor); });
+  m.def("stats", [](py::handle tensor) { return stats_row(tensor); });
   m.def("set_limits", &set_limits);
   m.def("set_card_operators", &set_card_operators);
   m.def("set_fallback_allowed", &set_fallback_allowed);

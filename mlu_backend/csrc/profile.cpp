@@ -1,12 +1,14 @@
 #include "profile.h"
 
 #include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/resize.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <limits>
+
+#include "parallel.h"
 
 namespace mlu {
 namespace {
@@ -55,8 +57,9 @@ at::Tensor rounded(const at::Tensor& cpu) {
     copy = copy.contiguous();
   }
   auto* data = static_cast<float*>(copy.mutable_data_ptr());
-  at::parallel_for(0, words, 1 << 15, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
+  constexpr int64_t kPart = 1 << 15;
+  for_parts((words + kPart - 1) / kPart, 1, [&](int64_t part) {
+    for (int64_t i = part * kPart, end = std::min(words, i + kPart); i < end; ++i) {
       uint32_t bits;
       std::memcpy(&bits, data + i, sizeof bits);
       bits = round_bits(bits);

@@ -1,7 +1,6 @@
 #include "stats.h"
 
 #include <ATen/Dispatch_v2.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,12 +12,14 @@
 #include <vector>
 
 #include "on_card.h"
+#include "parallel.h"
 
 namespace mlu {
 namespace {
 
 constexpr uint64_t kWeight = 0x9E3779B97F4A7C15ull;
 constexpr int64_t kGrain = 1 << 15;
+constexpr int64_t kPartsPerThread = 8;  // 0.06 ms: waking a thread may take as long
 
 struct Partial {
   double squares = 0, sum = 0;
@@ -124,37 +125,46 @@ struct Wide {
 static_assert(std::endian::native == std::endian::little);
 
 template <typename Registers>
-MLU_INLINE uint64_t checksum_of_words(const void* data, int64_t begin, uint32_t count) {
+struct WordSums {
   using Words = typename Registers::Words;
-  constexpr uint32_t width = Registers::width, kStep = 2 * width;
-  const auto* bytes = static_cast<const char*>(data);
-  const uint32_t groups = count / kStep;
+  static constexpr uint32_t width = Registers::width, kStep = 2 * width;
   Words both = {}, odd = {}, both_running = {}, odd_running = {};
-  for (uint32_t k = 0; k < groups; ++k) {
+
+  MLU_INLINE void add(const void* data) {
     Words word;
-    std::memcpy(&word, bytes + k * sizeof(word), sizeof(word));
+    std::memcpy(&word, data, sizeof(word));
     both += word;
     odd += word >> 32;
     both_running += both;
     odd_running += odd;
   }
-  Bits bits;
-  for (uint32_t lane = 0; lane < width; ++lane) {
-    const uint64_t upper = odd[lane], lower = both[lane] - (upper << 32);
-    const uint64_t running = both_running[lane] - (odd_running[lane] << 32) + odd_running[lane];
-    const uint64_t sum = lower + upper;
-    const uint64_t by_group = groups * sum - running;
-    bits.sum += sum;
-    bits.weighted += 2 * (kStep * by_group + 2 * lane * sum + upper) + sum;
+
+  // Of `groups` words a lane, and the elements after them up to `count`.
+  MLU_INLINE uint64_t checksum(const void* data, int64_t begin, uint32_t groups, uint32_t count) const {
+    Bits bits;
+    for (uint32_t lane = 0; lane < width; ++lane) {
+      const uint64_t upper = odd[lane], lower = both[lane] - (upper << 32);
+      const uint64_t running = both_running[lane] - (odd_running[lane] << 32) + odd_running[lane];
+      const uint64_t sum = lower + upper;
+      const uint64_t by_group = groups * sum - running;
+      bits.sum += sum;
+      bits.weighted += 2 * (kStep * by_group + 2 * lane * sum + upper) + sum;
+    }
+    bits.add(static_cast<const uint32_t*>(data), groups * kStep, count);
+    return bits.checksum(begin, count);
   }
-  bits.add(reinterpret_cast<const uint32_t*>(bytes), groups * kStep, count);
-  return bits.checksum(begin, count);
-}
+};
 
 template <typename Registers, typename scalar>
 MLU_INLINE uint64_t checksum(const scalar* data, int64_t begin, uint32_t count) {
   if constexpr (sizeof(scalar) == 4) {
-    return checksum_of_words<Registers>(data, begin, count);
+    using Sums = WordSums<Registers>;
+    const uint32_t groups = count / Sums::kStep;
+    Sums sums;
+    for (uint32_t k = 0; k < groups; ++k) {
+      sums.add(data + k * Sums::kStep);
+    }
+    return sums.checksum(data, begin, groups, count);
   } else {
     Bits bits;
     bits.add(data, 0, count);
@@ -213,20 +223,24 @@ MLU_INLINE Partial in_lanes(const scalar* data, int64_t begin, int64_t end) {
   return out;
 }
 
-// The same figures for float, whose extremes need no conversion.
+// The same figures for float, whose extremes need no conversion and whose squares are exact in double. `bits` is what
+// the checksum is of: the elements, or what they were before they were widened.
 template <typename Registers>
-MLU_INLINE Partial in_lanes(const float* data, int64_t begin, int64_t end) {
+MLU_INLINE Partial floats_in_lanes(const float* data, const uint32_t* bits, int64_t begin, uint32_t count) {
   using Vector = typename Registers::Vector;
   using Floats = typename Registers::Floats;
+  using Sums = WordSums<Registers>;
   constexpr int width = Registers::width, floats = sizeof(Floats) / sizeof(float);
+  static_assert(floats == Sums::kStep);
   Vector squares[kLanes / width] = {}, sum[kLanes / width] = {};
   Floats low[kLanes / floats], high[kLanes / floats];
   for (int v = 0; v < kLanes / floats; ++v) {
     low[v] = Floats{} + std::numeric_limits<float>::infinity();
     high[v] = Floats{} - std::numeric_limits<float>::infinity();
   }
-  int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
+  Sums sums;
+  uint32_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
     for (int v = 0; v < kLanes / width; ++v) {
       typename Registers::HalfFloats narrow;
       std::memcpy(&narrow, data + i + v * width, sizeof(narrow));
@@ -239,19 +253,32 @@ MLU_INLINE Partial in_lanes(const float* data, int64_t begin, int64_t end) {
       std::memcpy(&value, data + i + v * floats, sizeof(value));
       low[v] = value < low[v] ? value : low[v];
       high[v] = value > high[v] ? value : high[v];
+      sums.add(bits + i + v * floats);
     }
   }
-  Partial out = one_by_one(data, i, end);
+  Partial out = one_by_one(data, i, count);
   add_lanes<width>(out, squares, sum);
   add_extremes<floats>(out, low, high);
+  out.check = sums.checksum(bits, begin, i / Sums::kStep, count);
   return out;
 }
 
-template <typename Registers, typename number>
-MLU_INLINE Partial moments(const number* data, int64_t count) {
-  const Partial found = in_lanes<Registers>(data, 0, count);
-  // Also where finite doubles overflow when squared.
-  return found.bad == 0 && std::isfinite(found.squares) ? found : one_by_one(data, 0, count);
+// One piece. Numbers are looked at one by one where one is not finite, or where finite doubles overflow when squared.
+template <typename Registers, typename number, typename raw>
+MLU_INLINE Partial moments(const number* data, const raw* bits, int64_t begin, uint32_t count) {
+  Partial found;
+  if constexpr (std::is_same_v<number, float>) {
+    found = floats_in_lanes<Registers>(data, reinterpret_cast<const uint32_t*>(bits), begin, count);
+  } else {
+    found = in_lanes<Registers>(data, 0, count);
+    found.check = checksum<Registers>(bits, begin, count);
+  }
+  if (found.bad != 0 || !std::isfinite(found.squares)) {
+    const uint64_t check = found.check;
+    found = one_by_one(data, 0, count);
+    found.check = check;
+  }
+  return found;
 }
 
 template <typename scalar>
@@ -268,7 +295,6 @@ MLU_INLINE Partial in_pieces(const scalar* data, int64_t begin, int64_t end) {
   Partial out;
   for (int64_t from = begin; from < end; from += kPiece) {
     const auto count = static_cast<uint32_t>(std::min(end - from, kPiece));
-    Partial piece;
     if constexpr (sizeof(scalar) < 4) {
       uint32_t bits[kPiece];
       float numbers[kPiece];
@@ -278,13 +304,10 @@ MLU_INLINE Partial in_pieces(const scalar* data, int64_t begin, int64_t end) {
       for (uint32_t j = 0; j < count; ++j) {
         numbers[j] = widened(data[from + j], bits[j]);
       }
-      piece = moments<Registers>(numbers, count);
-      piece.check = checksum<Registers>(bits, from, count);
+      out.add(moments<Registers>(numbers, bits, from, count));
     } else {
-      piece = moments<Registers>(data + from, count);
-      piece.check = checksum<Registers>(data + from, from, count);
+      out.add(moments<Registers>(data + from, data + from, from, count));
     }
-    out.add(piece);
   }
   return out;
 }
@@ -296,12 +319,23 @@ template <typename scalar>
 __attribute__((target("avx2"), optimize("O3"))) Partial pass_avx2(const scalar* data, int64_t begin, int64_t end) {
   return in_pieces<Wide>(data, begin, end);
 }
+
+// With it, where squares are exact and there is nothing to round between.
+template <typename scalar>
+__attribute__((target("avx2,fma"), optimize("O3"))) Partial pass_fma(const scalar* data, int64_t begin, int64_t end) {
+  return in_pieces<Wide>(data, begin, end);
+}
 #endif
 
 template <typename scalar>
 Partial pass(const scalar* data, int64_t begin, int64_t end) {
 #ifdef MLU_HAS_AVX2
   if (__builtin_cpu_supports("avx2")) {
+    if constexpr (sizeof(scalar) < 4 || std::is_same_v<scalar, float>) {
+      if (__builtin_cpu_supports("fma")) {
+        return pass_fma(data, begin, end);
+      }
+    }
     return pass_avx2(data, begin, end);
   }
 #endif
@@ -321,10 +355,8 @@ TensorStats measure(const at::Tensor& flat) {
   // Parts of fixed size, added up in order: the figures do not depend on the number of threads.
   const int64_t parts = (count + kGrain - 1) / kGrain;
   std::vector<Partial> partial(parts);
-  at::parallel_for(0, parts, 1, [&](int64_t from, int64_t to) {
-    for (int64_t part = from; part < to; ++part) {
-      partial[part] = pass(data, part * kGrain, std::min(count, (part + 1) * kGrain));
-    }
+  for_parts(parts, kPartsPerThread, [&](int64_t part) {
+    partial[part] = pass(data, part * kGrain, std::min(count, (part + 1) * kGrain));
   });
   Partial all;
   for (const auto& part : partial) {

@@ -21,7 +21,7 @@ import torch
 from mlu_backend.parity.compiled import inside
 from mlu_backend.parity.naming import Modules, Sites
 from mlu_backend.parity.options import Options
-from mlu_backend.parity.statistics import NotMeasurable, measure, plain
+from mlu_backend.parity.statistics import NotMeasurable, measure_plain, plain
 from mlu_backend.parity.surroundings import DTYPE, capturing, compiling, device_type, in_worker, no_dispatch_modes
 from mlu_backend.parity.trace import Kind, Writer
 
@@ -83,6 +83,7 @@ class Measuring:
         self._watched: set[int] = set()
         self._troubles: dict[str, int] = {}
         self._kept = 0
+        self._kinds: dict[tuple[torch.Size, torch.dtype, str], Kind] = {}
 
     def _forked(self) -> None:
         """A forked child must not write to its parent's files."""
@@ -170,16 +171,25 @@ class Measuring:
         try:
             dense = plain(tensor)
             device = dense.device.type
-            stats = measure(dense)
+            stats = measure_plain(dense)
         except (NotMeasurable, RuntimeError, NotImplementedError):
             device, stats = device_type(tensor), None
-        kind = Kind(tuple(int(s) for s in tensor.shape), DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
-        index = self.writer.stat(kind, stats)
+        index = self.writer.stat(self._kind(tensor, device), stats)
         if not fresh and version >= 0:
             if len(self._seen) > 20_000:
                 self._seen = {k: v for k, v in self._seen.items() if v[0]() is not None}
             self._seen[key] = (weakref.ref(tensor), version, index)
         return index
+
+    def _kind(self, tensor: torch.Tensor, device: str) -> Kind:
+        key = (tensor.shape, tensor.dtype, device)
+        found = self._kinds.get(key)
+        if found is None:
+            if len(self._kinds) > 20_000:
+                self._kinds.clear()
+            shape = tuple(int(s) for s in tensor.shape)
+            found = self._kinds[key] = Kind(shape, DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
+        return found
 
     def keep(self, index: int, tensor: torch.Tensor) -> None:
         """Keep the whole tensor beside its statistics, within a bound."""

@@ -14,9 +14,8 @@ run on the device the tensor lives on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 
@@ -29,8 +28,7 @@ _LOW = {1: 0xFF, 2: 0xFFFF, 4: 0xFFFFFFFF}
 _positions: dict[tuple[int, str], torch.Tensor] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Stats:
+class Stats(NamedTuple):
     """
     What is kept of one tensor. ``sample`` holds up to 16 elements at fixed, evenly spread places (all of a smaller
     tensor).
@@ -161,33 +159,26 @@ def measure_in_torch(tensor: torch.Tensor) -> dict[str, float | int]:
     }
 
 
-def _fused() -> Callable[[torch.Tensor], Mapping[str, Any]] | None:
+def _fused() -> Callable[[torch.Tensor], tuple[Any, ...]] | None:
     """The C++ pass, where the emulated device is loaded in this process; looked up late because it loads after us."""
     core = sys.modules.get("mlu_backend.core")
     if core is None or not core.loaded():
         return None
-    return getattr(core, "stats", None) or getattr(core.extension(), "stats", None)
+    found: Callable[[torch.Tensor], tuple[Any, ...]] = core.extension().stats
+    return found
 
 
 def measure(tensor: torch.Tensor) -> Stats:
     """Statistics and sample of a tensor on any device; NotMeasurable where it has no readable elements."""
-    dense = plain(tensor)
+    return measure_plain(plain(tensor))
+
+
+def measure_plain(dense: torch.Tensor) -> Stats:
+    """Statistics and sample of what ``plain`` answers."""
     fused = _fused()
     if fused is not None and dense.device.type in ("cpu", "mlu"):
-        found = fused(dense)
-        picked = found["sample"]
-    else:
-        found = measure_in_torch(dense)
-        picked = sample(dense)
-    return Stats(
-        float(found["norm"]),
-        float(found["min"]),
-        float(found["max"]),
-        float(found["mean"]),
-        int(found["nonfinite"]),
-        int(found["checksum"]) & _MASK,
-        picked,
-    )
+        return Stats._make(fused(dense))
+    return Stats(**measure_in_torch(dense), sample=sample(dense))  # type: ignore[arg-type]
 
 
 def sample(dense: torch.Tensor) -> tuple[float, ...]:

@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 import zipfile
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,9 @@ VERSION = 1
 CHUNK_ROWS = 2048
 FLUSH_SECONDS = 2.0
 _SIGN = 1 << 63
+_NO_SAMPLES = (0.0,) * SAMPLES
+_BLANK = Stats(0.0, 0.0, 0.0, 0.0, -1, 0)
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=True).encode
 
 
 class TraceError(Exception):
@@ -70,10 +74,10 @@ class Writer:
         root.mkdir(parents=True, exist_ok=True)
         self.folder = _claim(root, order)
         self._file = os.open(self.folder / "events.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        self._lines: list[str] = []  # a buffer of our own: a forked child must not write its copy of it
+        self._events: list[dict[str, Any]] = []  # a buffer of our own: a forked child must not write its copy of it
         self._lock = threading.RLock()
         self._kinds: dict[Kind, int] = {}
-        self._rows: list[tuple[int, Stats | None]] = []
+        self._new_rows()
         self._chunk = 0
         self._count = 0
         self._tensors: dict[str, torch.Tensor] = {}
@@ -81,14 +85,19 @@ class Writer:
         self._flushed = time.monotonic()
         self.closed = False
 
+    def _new_rows(self) -> None:
+        """Empty columns. Packed as they come, which makes a row cheaper than lists of lists at the end."""
+        self._values = array("d")  # norm, min, max, mean
+        self._counts = array("q")  # kind, non-finite, checksum, samples
+        self._samples = array("d")
+
     def event(self, **fields: Any) -> None:
-        """Append one event; values must be JSON."""
-        text = json.dumps(fields, separators=(",", ":"), allow_nan=True)
+        """Append one event; values must be JSON, and stay as they are. They become text when they are written."""
         with self._lock:
             if not self.closed:
-                self._lines.append(text)
-                if len(self._lines) >= 1000:
-                    self._flush_lines()
+                self._events.append(fields)
+                if len(self._events) >= 1000:
+                    self._flush_events()
 
     def stat(self, kind: Kind, stats: Stats | None) -> int:
         """Append one statistic and return its number."""
@@ -97,9 +106,14 @@ class Writer:
             if index is None:
                 index = self._kinds[kind] = len(self._kinds)
                 self.event(k="kind", id=index, shape=list(kind.shape), dtype=kind.dtype, device=kind.device)
-            self._rows.append((index, stats))
+            found = stats or _BLANK
+            signed = found.checksum - (1 << 64) if found.checksum >= _SIGN else found.checksum
+            self._values.extend((found.norm, found.min, found.max, found.mean))
+            self._counts.extend((index, found.nonfinite, signed, len(found.sample)))
+            self._samples.extend(found.sample)
+            self._samples.extend(_NO_SAMPLES[len(found.sample) :])
             self._count += 1
-            if len(self._rows) >= CHUNK_ROWS:
+            if len(self._values) >= 4 * CHUNK_ROWS:
                 self._flush_rows()
             return self._count - 1
 
@@ -117,7 +131,7 @@ class Writer:
                 return
             self._flush_rows()
             self._flush_tensors()
-            self._flush_lines()
+            self._flush_events()
             self._flushed = time.monotonic()
 
     def close(self) -> None:
@@ -129,30 +143,22 @@ class Writer:
             self.closed = True
             os.close(self._file)
 
-    def _flush_lines(self) -> None:
-        data = "".join(f"{line}\n" for line in self._lines).encode("utf-8", "surrogatepass")
-        self._lines.clear()
+    def _flush_events(self) -> None:
+        events, self._events = self._events, []
+        data = "".join(_line(event) for event in events).encode("utf-8", "surrogatepass")
         while data:
             data = data[os.write(self._file, data) :]
 
     def _flush_rows(self) -> None:
-        rows, self._rows = self._rows, []
-        if not rows:
+        if not self._values:
             return
-        blank = Stats(0.0, 0.0, 0.0, 0.0, -1, 0)
-        values, counts, samples = [], [], []
-        for kind, found in rows:
-            stats = found or blank
-            values.append((stats.norm, stats.min, stats.max, stats.mean))
-            signed = stats.checksum - (1 << 64) if stats.checksum >= _SIGN else stats.checksum
-            counts.append((kind, stats.nonfinite, signed, len(stats.sample)))
-            samples.append(stats.sample + (0.0,) * (SAMPLES - len(stats.sample)))
         with _unseen():
             tensors = {
-                "values": torch.tensor(values, dtype=torch.float64),
-                "counts": torch.tensor(counts, dtype=torch.int64),  # kind, non-finite, checksum, samples
-                "samples": torch.tensor(samples, dtype=torch.float64),
+                "values": torch.frombuffer(self._values, dtype=torch.float64).view(-1, 4),
+                "counts": torch.frombuffer(self._counts, dtype=torch.int64).view(-1, 4),
+                "samples": torch.frombuffer(self._samples, dtype=torch.float64).view(-1, SAMPLES),
             }
+        self._new_rows()
         _save(tensors, self.folder / f"stats-{self._chunk:05d}.safetensors")
         self._chunk += 1
 
@@ -161,6 +167,14 @@ class Writer:
             _save(self._tensors, self.folder / f"tensors-{self._tensor_chunk:05d}.safetensors")
             self._tensor_chunk += 1
             self._tensors = {}
+
+
+def _line(event: dict[str, Any]) -> str:
+    """One event as text; one that is no JSON must not take the others with it."""
+    try:
+        return _encode(event) + "\n"
+    except (TypeError, ValueError) as error:
+        return _encode({"k": "trouble", "text": f"{event.get('k')}: {error}"[:200]}) + "\n"
 
 
 @contextlib.contextmanager

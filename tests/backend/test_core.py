@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -142,7 +144,7 @@ def test_statistics_of_any_length_and_start_are_those_of_plain_torch(extension: 
 
 
 def test_statistics_do_not_depend_on_the_number_of_threads(extension: Any) -> None:
-    tensor = torch.randn(300_001)
+    tensor = torch.randn(2_000_001)  # more than one thread's part five times
     before = torch.get_num_threads()
     found = []
     try:
@@ -152,6 +154,37 @@ def test_statistics_do_not_depend_on_the_number_of_threads(extension: Any) -> No
     finally:
         torch.set_num_threads(before)
     assert found[0] == found[1] == found[2]
+
+
+def test_large_tensors_are_measured_by_more_than_one_thread(extension: Any) -> None:
+    tensor = torch.randn(1 << 23)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        core.stats(tensor)
+        own, everyone = time.thread_time(), time.process_time()
+        for _ in range(5):
+            core.stats(tensor)
+        own, everyone = time.thread_time() - own, time.process_time() - everyone
+    finally:
+        torch.set_num_threads(before)
+    assert everyone > 1.3 * own  # the half of another thread is not in the time of this one
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_measures_what_its_parent_measured(extension: Any) -> None:
+    tensor = torch.randn(1 << 20)
+    expected = core.stats(tensor)  # its threads are not in the child
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os.write(writer, b"1" if core.stats(tensor) == expected else b"0")
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as answer:
+        assert answer.read() == b"1"
+    os.waitpid(child, 0)
 
 
 def test_the_checksum_sees_order_and_a_single_bit(extension: Any) -> None:

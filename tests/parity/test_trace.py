@@ -114,3 +114,15 @@ def test_processes_that_begin_at_once_get_folders_of_their_own(tmp_path: Path) -
     assert first.folder != second.folder
     first.close()
     second.close()
+
+
+def test_an_event_that_is_no_text_does_not_take_the_others_with_it(tmp_path: Path) -> None:
+    trace.write_meta(tmp_path)
+    writer = trace.Writer(tmp_path)
+    writer.event(k="first", n=1)
+    writer.event(k="odd", value=object())
+    writer.event(k="last", n=2)
+    writer.close()
+    events = trace.read(tmp_path).processes[0].events
+    assert [e["k"] for e in events] == ["first", "trouble", "last"]
+    assert events[1]["text"].startswith("odd: Object of type object is not JSON")
