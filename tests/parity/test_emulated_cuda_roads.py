@@ -22,6 +22,8 @@ ROADS = {
     "a fork that names the device": 'forked(devices=[torch.device("cuda")], device_type="cuda")',
     "states": 'restored(torch.device("cuda"))',
     "a recomputed layer that draws": "recomputed()",
+    "a fused layer": "fused()",
+    "a scripted layer of torch": "scripted_layer()",
     "a thread of a pool": 'pool.submit(lambda: torch.randn(2, device="cuda").device).result()',
     "a thread without the threading module": "bare_thread()",
     "a parameter made on meta": 'nn.Linear(2, 2, device="meta").to_empty(device="cuda").weight.device',
@@ -79,7 +81,19 @@ def recomputed():
     for reentrant in (True, False):
         out = checkpoint(lambda t: nn.functional.dropout(t) * torch.rand(4, device="cuda"), y, use_reentrant=reentrant)
         out.sum().backward()
-    return y.grad.device
+        assert torch.equal(y.grad, out.detach()), "recomputed with other random numbers"
+        y.grad = None
+    return out.device
+
+def fused():
+    layer = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True, device="cuda").eval()
+    layer.linear1.forward = None  # the fused layer does not call it
+    with torch.inference_mode():
+        return layer(torch.randn(2, 3, 8, device="cuda")).device
+
+def scripted_layer():
+    layer = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True).eval().cuda()
+    return torch.jit.script(layer)(torch.randn(2, 3, 8, device="cuda")).device
 
 def bare_thread():
     found, done = [], threading.Event()

@@ -46,7 +46,12 @@ def install() -> None:
 def _gpu_autocast() -> None:
     """Old names that mean the GPU without saying so."""
     enabled, set_enabled = torch.is_autocast_enabled, torch.set_autocast_enabled
-    torch.is_autocast_enabled = lambda device_type="mlu": enabled(device_type)
+
+    @functools.wraps(enabled)
+    def is_autocast_enabled(device_type: str = "mlu") -> bool:
+        return bool(enabled(device_type))
+
+    torch.is_autocast_enabled = is_autocast_enabled
     torch.set_autocast_enabled = lambda *a: set_enabled(*a) if len(a) > 1 else set_enabled("mlu", *a)
     torch.get_autocast_gpu_dtype = lambda: torch.get_autocast_dtype("mlu")
     torch.set_autocast_gpu_dtype = lambda dtype: torch.set_autocast_dtype("mlu", dtype)
@@ -107,6 +112,7 @@ def _script() -> None:
         return original(obj, *args, **kwargs)
 
     torch.jit.script = script
+    torch.jit._builtins._register_builtin(torch.is_autocast_enabled, "aten::is_autocast_enabled")
 
 
 def _names_cuda(code: types.CodeType) -> bool:

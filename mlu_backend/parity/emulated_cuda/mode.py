@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from mlu_backend.parity.emulated_cuda.devices import note, sees_the_device, to_cuda, to_device
 
+_ORDINARY = (torch.Tensor.__torch_function__, torch._C._disabled_torch_function_impl)
 TYPE_TEXT = re.compile(r"torch\.cuda\.(\w+Tensor)\Z")
 
 
@@ -102,6 +103,23 @@ def keep_in_backward(mode: CudaMode) -> None:
     graph._engine_run_backward = run
     torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
     _checkpoint()
+    _fused_layers(mode)
+
+
+def _fused_layers(mode: CudaMode) -> None:
+    """Attention and encoder layers take their slow road where a function mode is on, ours or the program's."""
+    original = torch.overrides.has_torch_function
+
+    @functools.wraps(original)
+    def has_torch_function(relevant_args: Any) -> bool:
+        if not original(relevant_args):
+            return False
+        if any(other is not mode for other in torch.overrides._get_current_function_mode_stack()):
+            return True
+        return any(getattr(type(arg), "__torch_function__", _ORDINARY[0]) not in _ORDINARY for arg in relevant_args)
+
+    torch.overrides.has_torch_function = has_torch_function
+    torch.jit._builtins._register_builtin(has_torch_function, "aten::has_torch_function")
 
 
 def _checkpoint() -> None:

@@ -33,6 +33,7 @@ def install() -> None:
             setattr(cuda, ours, getattr(mlu, theirs))
     available = cuda.is_available
     cuda.is_available = lambda: bool(available()) and not sees_the_device(1)
+    cuda.__class__ = _Cuda
     cuda.graph = _graph(mlu.graph)
     cuda.get_device_capability = lambda device=None: CAPABILITY
     cuda.get_device_name = lambda device=None: NAME
@@ -53,6 +54,18 @@ def install() -> None:
             if name != "ExternalStream":
                 handle = f"mlu_{name.lower()}"
                 setattr(kind, f"cuda_{name.lower()}", property(lambda self, h=handle: getattr(self, h)))
+
+
+class _Cuda(types.ModuleType):
+    """``torch.cuda`` with the one fact that changes while a program runs; checkpointing asks it for the generator."""
+
+    @property
+    def _initialized(self) -> bool:
+        return bool(torch.mlu._initialized)  # type: ignore[attr-defined]
+
+    @_initialized.setter
+    def _initialized(self, value: bool) -> None:
+        torch.mlu._initialized = value  # type: ignore[attr-defined]
 
 
 class _Plans:
