@@ -60,10 +60,14 @@ class Run:
 
 
 def runs(trace: Trace) -> dict[tuple[int, int], Run]:
-    """The recording processes of a trace by rank and by number among those of the rank, in the order they began."""
+    """
+    The recording processes of a trace by rank and by number among those of the rank: in the order in which their
+    parent started them, where that is known, since those that run at once begin to record in any order; else in the
+    order they began.
+    """
     found: dict[tuple[int, int], Run] = {}
     seen: dict[int, int] = {}
-    for process in trace.processes:
+    for process in sorted(trace.processes, key=lambda p: p.identity):
         if not any(e["k"] in NUMERIC for e in process.events):
             continue
         number = seen.get(process.rank, 0)

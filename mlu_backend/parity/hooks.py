@@ -10,10 +10,11 @@ compiled.
 from __future__ import annotations
 
 import functools
+import os
 import random
 import sys
 import threading
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -38,6 +39,7 @@ def install(recorder: Recorder) -> None:
     _loaders(recorder)
     collectives.install(recorder)
     _compiled_functions()
+    _exits(recorder)
     if recorder.options.level == "module" and recorder.options.focus is None:
         _operators_until_modules(recorder)
     elif recorder.options.level == "op":
@@ -185,6 +187,20 @@ def _compiled_functions() -> None:
         return made if isinstance(made, torch.nn.Module) else as_compiled(made)
 
     torch.compile = compile
+
+
+def _exits(recorder: Recorder) -> None:
+    """``os._exit`` runs nothing that was registered for the end."""
+    original = os._exit
+
+    @functools.wraps(original)
+    def _exit(status: int) -> NoReturn:
+        try:
+            recorder.close("os._exit")
+        finally:
+            original(status)
+
+    os._exit = _exit
 
 
 def _seeds(recorder: Recorder) -> None:

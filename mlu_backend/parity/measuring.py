@@ -22,8 +22,17 @@ from mlu_backend.parity.compiled import inside
 from mlu_backend.parity.naming import Modules, Sites
 from mlu_backend.parity.options import Options
 from mlu_backend.parity.statistics import NotMeasurable, measure_plain, plain
-from mlu_backend.parity.surroundings import DTYPE, capturing, compiling, device_type, in_worker, no_dispatch_modes
+from mlu_backend.parity.surroundings import (
+    DTYPE,
+    capturing,
+    compiling,
+    device_type,
+    identity,
+    in_worker,
+    no_dispatch_modes,
+)
 from mlu_backend.parity.trace import Kind, Writer
+from mlu_backend.parity.transforms import Outside, entered, is_wrapped, unwrapped
 
 KEPT_BYTES = 256 << 20
 
@@ -31,13 +40,16 @@ KEPT_BYTES = 256 << 20
 class _Quiet:
     """See ``Measuring._quiet``. Entered several times a module call, so without what contextlib costs."""
 
-    __slots__ = ("_functions", "_gradients", "_measuring", "_modes")
+    __slots__ = ("_functions", "_gradients", "_measuring", "_modes", "_transforms")
 
     def __init__(self, measuring: Measuring) -> None:
         self._measuring = measuring
 
     def __enter__(self) -> None:
         self._measuring._local.busy = True
+        self._transforms = None if entered() is None else Outside()
+        if self._transforms is not None:
+            self._transforms.__enter__()
         self._functions = torch._C.DisableTorchFunction()
         self._functions.__enter__()
         self._gradients = torch.is_grad_enabled()
@@ -50,6 +62,8 @@ class _Quiet:
             self._modes.__exit__(None, None, None)
             torch._C._set_grad_enabled(self._gradients)
             self._functions.__exit__(None, None, None)
+            if self._transforms is not None:
+                self._transforms.__exit__(None, None, None)
             if isinstance(error, Exception):  # the user's program must not see the recorder fail
                 self._measuring._trouble(error)
                 return True
@@ -133,6 +147,7 @@ class Measuring:
             pid=os.getpid(),
             argv=list(getattr(sys, "argv", [])),
             rank=int(os.environ.get("RANK", "0") or 0),
+            identity=identity(),
             world=int(os.environ.get("WORLD_SIZE", "1") or 1),
             level=self.options.level,
             seed=self.options.seed,
@@ -168,13 +183,14 @@ class Measuring:
             known = self._seen.get(key)
             if known is not None and version >= 0 and known[1] == version and known[0]() is tensor:
                 return known[2]
+        measured = unwrapped(tensor) if is_wrapped(tensor) else tensor
         try:
-            dense = plain(tensor)
+            dense = plain(measured)
             device = dense.device.type
             stats = measure_plain(dense)
         except (NotMeasurable, RuntimeError, NotImplementedError):
             device, stats = device_type(tensor), None
-        index = self.writer.stat(self._kind(tensor, device), stats)
+        index = self.writer.stat(self._kind(measured, device), stats)
         if not fresh and version >= 0:
             if len(self._seen) > 20_000:
                 self._seen = {k: v for k, v in self._seen.items() if v[0]() is not None}

@@ -7,6 +7,7 @@ OUT is a folder, or one file if its name ends in ``.zip``. The program's output 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import shutil
@@ -83,7 +84,8 @@ def _sources(folder: Path, root: str | None) -> dict[str, str]:
     for file in folder.glob("p*/events.jsonl"):
         for line in file.read_text(encoding="utf-8").splitlines():
             if line.startswith(('{"k":"site"', '{"k":"module"', '{"k":"process"')):
-                names.update(_files(json.loads(line)))
+                with contextlib.suppress(ValueError):  # the process was killed while it wrote
+                    names.update(_files(json.loads(line)))
     found = {}
     for name in sorted(names):
         path = Path(root, name)

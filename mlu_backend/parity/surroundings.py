@@ -45,6 +45,12 @@ def in_worker() -> bool:
     return getattr(target, "__module__", None) == "torch.utils.data._utils.worker"
 
 
+def identity() -> list[int]:
+    """Which child of which process this is, as ``multiprocessing`` counts them; empty for one it did not start."""
+    process = sys.modules.get("multiprocessing.process")
+    return list(getattr(process.current_process(), "_identity", ())) if process is not None else []
+
+
 def compiling() -> bool:
     """Whether dynamo is tracing us."""
     compiler = getattr(torch, "compiler", None)

@@ -16,11 +16,11 @@ import contextlib
 import json
 import os
 import shutil
+import struct
 import tempfile
 import threading
 import time
 import zipfile
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ VERSION = 1
 CHUNK_ROWS = 2048
 FLUSH_SECONDS = 2.0
 _SIGN = 1 << 63
+_ROW = struct.Struct(f"4d4q{SAMPLES}d")
 _NO_SAMPLES = (0.0,) * SAMPLES
 _BLANK = Stats(0.0, 0.0, 0.0, 0.0, -1, 0)
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=True).encode
@@ -77,19 +78,13 @@ class Writer:
         self._events: list[dict[str, Any]] = []  # a buffer of our own: a forked child must not write its copy of it
         self._lock = threading.RLock()
         self._kinds: dict[Kind, int] = {}
-        self._new_rows()
+        self._rows = bytearray()  # packed as they come, which makes a row cheaper than lists of lists at the end
+        self._saved = 0  # rows that are in files
         self._chunk = 0
-        self._count = 0
         self._tensors: dict[str, torch.Tensor] = {}
         self._tensor_chunk = 0
         self._flushed = time.monotonic()
         self.closed = False
-
-    def _new_rows(self) -> None:
-        """Empty columns. Packed as they come, which makes a row cheaper than lists of lists at the end."""
-        self._values = array("d")  # norm, min, max, mean
-        self._counts = array("q")  # kind, non-finite, checksum, samples
-        self._samples = array("d")
 
     def event(self, **fields: Any) -> None:
         """Append one event; values must be JSON, and stay as they are. They become text when they are written."""
@@ -108,14 +103,23 @@ class Writer:
                 self.event(k="kind", id=index, shape=list(kind.shape), dtype=kind.dtype, device=kind.device)
             found = stats or _BLANK
             signed = found.checksum - (1 << 64) if found.checksum >= _SIGN else found.checksum
-            self._values.extend((found.norm, found.min, found.max, found.mean))
-            self._counts.extend((index, found.nonfinite, signed, len(found.sample)))
-            self._samples.extend(found.sample)
-            self._samples.extend(_NO_SAMPLES[len(found.sample) :])
-            self._count += 1
-            if len(self._values) >= 4 * CHUNK_ROWS:
+            # In one piece: a signal of the program's may end us between any two statements.
+            self._rows += _ROW.pack(
+                found.norm,
+                found.min,
+                found.max,
+                found.mean,
+                index,
+                found.nonfinite,
+                signed,
+                len(found.sample),
+                *found.sample,
+                *_NO_SAMPLES[len(found.sample) :],
+            )
+            number = self._saved + len(self._rows) // _ROW.size - 1
+            if len(self._rows) >= CHUNK_ROWS * _ROW.size:
                 self._flush_rows()
-            return self._count - 1
+            return number
 
     def tensor(self, name: str, tensor: torch.Tensor) -> None:
         """Keep a full tensor under a name that is unique in this process."""
@@ -144,23 +148,26 @@ class Writer:
             os.close(self._file)
 
     def _flush_events(self) -> None:
-        events, self._events = self._events, []
-        data = "".join(_line(event) for event in events).encode("utf-8", "surrogatepass")
+        count = len(self._events)
+        data = "".join(_line(event) for event in self._events[:count]).encode("utf-8", "surrogatepass")
+        del self._events[:count]
         while data:
             data = data[os.write(self._file, data) :]
 
     def _flush_rows(self) -> None:
-        if not self._values:
+        count = len(self._rows) // _ROW.size
+        if not count:
             return
         with _unseen():
+            table = torch.frombuffer(self._rows, dtype=torch.float64).view(count, -1)
             tensors = {
-                "values": torch.frombuffer(self._values, dtype=torch.float64).view(-1, 4),
-                "counts": torch.frombuffer(self._counts, dtype=torch.int64).view(-1, 4),
-                "samples": torch.frombuffer(self._samples, dtype=torch.float64).view(-1, SAMPLES),
+                "values": table[:, :4].contiguous(),  # norm, min, max, mean
+                "counts": table.view(torch.int64)[:, 4:8].contiguous(),  # kind, non-finite, checksum, samples
+                "samples": table[:, 8:].contiguous(),
             }
-        self._new_rows()
         _save(tensors, self.folder / f"stats-{self._chunk:05d}.safetensors")
-        self._chunk += 1
+        # Only now, so that a signal before leaves the rows to be saved again, in the same file.
+        self._rows, self._saved, self._chunk = bytearray(), self._saved + count, self._chunk + 1
 
     def _flush_tensors(self) -> None:
         if self._tensors:
@@ -229,6 +236,11 @@ class Process:
         ranks = [e["rank"] for e in self.of("world")]
         head = self.first("process") or {}
         return int(ranks[-1] if ranks else head.get("rank", 0))
+
+    @property
+    def identity(self) -> list[int]:
+        """Which child of which process it was; empty for one that ``multiprocessing`` did not start."""
+        return list((self.first("process") or {}).get("identity", []))
 
     @property
     def world(self) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -126,3 +129,59 @@ def test_an_event_that_is_no_text_does_not_take_the_others_with_it(tmp_path: Pat
     events = trace.read(tmp_path).processes[0].events
     assert [e["k"] for e in events] == ["first", "trouble", "last"]
     assert events[1]["text"].startswith("odd: Object of type object is not JSON")
+
+
+def test_a_signal_of_the_programs_while_rows_are_added_leaves_the_others_in_their_places(tmp_path: Path) -> None:
+    """A handler may raise before any line of ours: each in turn, once for a row and once for a full chunk."""
+    trace.write_meta(tmp_path)
+    writer = trace.Writer(tmp_path)
+    lines: list[int] = []
+    numbers: dict[int, float] = {}
+
+    def watch(frame: Any, event: str, _: Any) -> Any:
+        if frame.f_code.co_filename != trace.__file__:
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+            if len(lines) == stop:
+                raise KeyboardInterrupt
+        return watch
+
+    def add(value: float) -> None:
+        numbers[writer.stat(KIND, Stats(value, 0.0, 0.0, 0.0, 0, 0, ()))] = value
+
+    for stop in (*range(1, 16), *range(15, 60)):
+        for i in range(trace.CHUNK_ROWS - 1 if stop > 15 else 0):
+            add(float(i))
+        lines.clear()
+        sys.settrace(watch)
+        try:
+            with contextlib.suppress(KeyboardInterrupt):
+                add(-float(stop))
+        finally:
+            sys.settrace(None)
+        add(float(stop))
+    writer.close()
+    rows = trace.read(tmp_path).processes[0].rows
+    assert {number: rows[number].stats.norm for number in numbers} == numbers  # type: ignore[union-attr]
+
+
+def test_a_signal_of_the_programs_while_events_are_written_doubles_none_and_cuts_none(tmp_path: Path) -> None:
+    trace.write_meta(tmp_path)
+    writer = trace.Writer(tmp_path)
+
+    def watch(frame: Any, event: str, _: Any) -> Any:
+        if event == "line" and frame.f_code.co_name == "_line":
+            raise KeyboardInterrupt
+        return watch if frame.f_code.co_filename == trace.__file__ else None
+
+    for i in range(5):
+        writer.event(k="step", step=i)
+    sys.settrace(watch)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            writer.flush()
+    finally:
+        sys.settrace(None)
+    writer.close()
+    assert [e["step"] for e in trace.read(tmp_path).processes[0].events] == list(range(5))
