@@ -2,42 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from mlu_backend.parity import control, tolerance
 from mlu_backend.parity.control import Sensitivity, Where
-from mlu_backend.parity.findings import Category, Difference, Verdict
+from mlu_backend.parity.findings import Category, Difference, LossRow, Verdict
 from mlu_backend.parity.metrics import Error
 from mlu_backend.parity.tolerance import Limit
 
 
 def judge(
-    verdict: Verdict, extra: tuple[Limit, ...] = (), sensitivity: Sensitivity | None = None, where: Where = (0, 0)
-) -> Difference | None:
+    verdict: Verdict,
+    losses: Mapping[Where, list[LossRow]],
+    extra: tuple[Limit, ...] = (),
+    sensitivity: Sensitivity | None = None,
+) -> list[Difference]:
     """
-    Fill in what the verdict says of its losses, and give the difference if they are beyond the limit and beyond what
-    rounding alone does to them.
+    The differences of the processes whose losses are beyond the limit and beyond what rounding alone does to them, one
+    for each. What the verdict says of losses is filled in for the first of these processes, else for the first of all.
     """
-    if not verdict.losses:
-        return None
     verdict.loss_limit = limit = tolerance.find(verdict.profile, "loss", "float32", extra)
-    errors = [row.error for row in verdict.losses]
-    mean = sum(errors) / len(errors)
-    verdict.first_step = _against(errors[0], limit.single, "first-step loss")
-    verdict.loss_curve = _against(mean, limit.mean, f"loss over {len(errors)} backward passes, mean") + (
-        f"; {_against(max(errors), limit.single, 'largest')}"
+    found = {where: _judge(verdict, rows, limit, sensitivity, where) for where, rows in losses.items()}
+    differences = [d for d in found.values() if d is not None]
+    shown = next((where for where, d in found.items() if d is not None), next(iter(losses), None))
+    if shown is not None:
+        _show(verdict, losses[shown], limit, _process(shown) if len(losses) > 1 else "")
+    return differences
+
+
+def _process(where: Where) -> str:
+    rank, number = where
+    return f" of rank {rank}" + (f", process {number + 1}" if number else "")
+
+
+def _show(verdict: Verdict, rows: list[LossRow], limit: Limit, of: str) -> None:
+    verdict.losses = rows
+    errors = [row.error for row in rows]
+    verdict.first_step = _against(errors[0], limit.single, f"first-step loss{of}")
+    many = f"{len(errors)} backward pass{'es' if len(errors) != 1 else ''}"
+    verdict.loss_curve = (
+        f"{_against(sum(errors) / len(errors), limit.mean, f'loss{of} over {many}, mean')}; "
+        f"{_against(max(errors), limit.single, 'largest')}"
     )
+
+
+def _judge(
+    verdict: Verdict, rows: list[LossRow], limit: Limit, sensitivity: Sensitivity | None, where: Where
+) -> Difference | None:
+    errors = [row.error for row in rows]
+    mean = sum(errors) / len(errors)
     over = [number for number, error in enumerate(errors) if error > limit.single]
-    beyond = [n for n in over if not _admitted(verdict, n, errors[n], sensitivity, where)]
+    beyond = [n for n in over if not _admitted(verdict, rows[n], errors[n], sensitivity, where, n)]
     if not beyond and mean > limit.mean and not _mean_admitted(verdict, mean, sensitivity, where):
         beyond = [errors.index(max(errors))]
     if not beyond:
         return None
-    row = verdict.losses[beyond[0]]
+    row = rows[beyond[0]]
     return Difference(
         Category.NUMBERS,
         f"loss of step {row.step}",
         f"{row.reference:.8g}",
         f"{row.candidate:.8g}",
         step=row.step,
+        rank=where[0],
         kind="curve",
         outputs=Error(mean, row.error),
         limit=limit,
@@ -45,11 +72,12 @@ def judge(
     )
 
 
-def _admitted(verdict: Verdict, number: int, error: float, sensitivity: Sensitivity | None, where: Where) -> bool:
+def _admitted(
+    verdict: Verdict, row: LossRow, error: float, sensitivity: Sensitivity | None, where: Where, number: int
+) -> bool:
     losses = sensitivity.losses.get(where, []) if sensitivity is not None else []
     moved = losses[number] if number < len(losses) else 0.0
-    what = f"loss of step {verdict.losses[number].step}"
-    return control.admit(verdict.control, what, Error(error, error), Error(moved, moved))
+    return control.admit(verdict.control, f"loss of step {row.step}", Error(error, error), Error(moved, moved))
 
 
 def _mean_admitted(verdict: Verdict, mean: float, sensitivity: Sensitivity | None, where: Where) -> bool:

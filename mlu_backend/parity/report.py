@@ -30,12 +30,20 @@ def headline(v: Verdict) -> str:
 
 def figures(v: Verdict) -> str:
     """What the verdict rests on."""
-    parts = [f"{v.compared} tensors compared", f"{v.equal} equal bit for bit", f"{v.within} within limits"]
+    parts = [f"{_count(v.compared, 'tensor')} compared", f"{v.equal} equal bit for bit", f"{v.within} within limits"]
     beyond = v.compared - v.equal - v.within
     if beyond:
         parts.append(f"{beyond} beyond")
-    where = f"{v.calls} module calls, {v.steps} steps, {v.ranks} rank{'s' if v.ranks != 1 else ''}"
-    return f"{', '.join(parts)} ({where})"
+    where = ", ".join(_count(*x) for x in ((v.calls, "module call"), (v.steps, "step"), (v.ranks, "process")))
+    text = f"{', '.join(parts)} ({where})"
+    if v.unreadable:
+        text += f"; {v.unreadable} more could not be read on either side and were not compared"
+    return text
+
+
+def _count(number: int, what: str) -> str:
+    many = f"{what}es" if what.endswith("s") else f"{what}s"
+    return f"{number} {what if number == 1 else many}"
 
 
 def control_line(v: Verdict) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mlu_backend.parity import align, control, curve, divergence, metrics, quantities, tolerance
+from mlu_backend.parity import align, control, curve, divergence, ending, metrics, quantities, tolerance
 from mlu_backend.parity.align import Pair, Point
 from mlu_backend.parity.configuration import configuration
 from mlu_backend.parity.control import Sensitivity
@@ -80,6 +80,10 @@ def judge(reference: Trace, candidate: Trace, question: Question) -> Verdict:
         judge_.process(key, ours[key], theirs[key])
     judge_.finish()
     _count_troubles(verdict, reference, candidate)
+    _count_endings(verdict, reference, candidate)
+    if verdict.status is Status.MATCH and not verdict.compared:
+        verdict.status = Status.NOT_JUDGED
+        verdict.reasons.append(f"none of the {verdict.unreadable} recorded tensors has numbers that could be read")
     return verdict
 
 
@@ -97,6 +101,17 @@ def _count_troubles(verdict: Verdict, reference: Trace, candidate: Trace) -> Non
             verdict.notes.append(text)
 
 
+def _count_endings(verdict: Verdict, reference: Trace, candidate: Trace) -> None:
+    """A program that failed proves nothing by what it did until then; one that was killed may have done more."""
+    failures = list(ending.failures(reference, candidate))
+    if failures and verdict.status is Status.MATCH:
+        verdict.status = Status.NOT_JUDGED
+        verdict.reasons += failures
+    else:
+        verdict.notes += failures
+    verdict.notes += ending.cut_off(reference, candidate)
+
+
 def _keys(runs: Iterable[tuple[int, int]]) -> str:
     return ", ".join(f"{rank}.{number}" if number else str(rank) for rank, number in runs) or "none"
 
@@ -104,7 +119,8 @@ def _keys(runs: Iterable[tuple[int, int]]) -> str:
 class _Judge:
     def __init__(self, verdict: Verdict, question: Question) -> None:
         self.v, self.q = verdict, question
-        self._where = self._losses_of = (0, 0)  # process that is being judged, and the one whose losses are shown
+        self._where = (0, 0)  # process that is being judged
+        self._losses: dict[control.Where, list[LossRow]] = {}
         self._backward: dict[int, Error] = {}  # largest error of a gradient so far, by step
         self._parameters: tuple[int, float] = (0, 0.0)  # step they were last recorded after, and their error then
 
@@ -127,8 +143,12 @@ class _Judge:
         )
         for pair in align.pairs(ours, theirs):
             self._pair(pair, rank)
-        if rank == 0 or not self.v.losses:
-            self._losses(ours, theirs)
+        rows = [
+            LossRow(step, x, y, metrics.relative(x, y))
+            for (step, x), (_, y) in zip(ours.losses, theirs.losses, strict=False)
+        ]
+        if rows:
+            self._losses[where] = rows
 
     def _pair(self, pair: Pair, rank: int) -> None:
         a, b = pair.reference, pair.candidate
@@ -314,19 +334,11 @@ class _Judge:
             worst.sort(key=lambda r: -r["over"])
             del worst[10:]
 
-    def _losses(self, ours: align.Run, theirs: align.Run) -> None:
-        self._losses_of = self._where
-        self.v.losses = [
-            LossRow(step, x, y, metrics.relative(x, y))
-            for (step, x), (_, y) in zip(ours.losses, theirs.losses, strict=False)
-        ]
-
     def finish(self) -> None:
         """Curve, order of differences, status."""
         v = self.v
         v.worst = sorted(v.worst, key=lambda r: -r["over"])[:10]
-        beyond = curve.judge(v, self.q.extra, self.q.sensitivity, self._losses_of)
-        if beyond is not None:
+        for beyond in curve.judge(v, self._losses, self.q.extra, self.q.sensitivity):
             self.report(beyond)
         v.differences.sort(key=lambda d: (d.category is not Category.CONFIGURATION, d.step, d.order, d.rank))
         v.first = divergence.first(v.differences)

@@ -69,16 +69,16 @@ def environment(profile: str = "exact") -> dict[str, str]:
 
 
 def run_recorded(
-    folder: Path, source: str, command: Sequence[str] = ("python", "train.py"), **options: object
+    folder: Path, source: str, command: Sequence[str] = ("python", "train.py"), status: int = 0, **options: object
 ) -> Outcome:
-    """Write a program and record it; fails the test where the program fails."""
+    """Write a program and record it; fails the test where the program ends with another status."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "train.py").write_text(source)
     known: dict[str, object] = {"out": str(folder / "trace"), "root": str(folder), "seed": 0}
     outcome = record(
         command, Options(**{**known, **options}), cwd=folder, env=environment(), timeout=240, capture_output=True
     )  # type: ignore[arg-type]
-    assert outcome.status == 0, outcome.output
+    assert outcome.status == status, outcome.output
     return outcome
 
 

@@ -219,12 +219,50 @@ def test_a_module_that_raises_is_written_down_and_the_error_is_the_programs(reco
 
 def test_a_program_that_is_killed_leaves_what_it_did(tmp_path: Path) -> None:
     again = "loss = nn.functional.cross_entropy(model(x), y); loss.backward(); optimizer.step()"
-    source = TRAIN + f"    import os, time\n    time.sleep(3)\n    {again}\n    os._exit(0)\n"
-    run_recorded(tmp_path, source)
+    source = TRAIN + f"    import os, time\n    time.sleep(3)\n    {again}\n    os.kill(os.getpid(), 9)\n"
+    run_recorded(tmp_path, source, status=-9)
     (process,) = trace.read(tmp_path / "trace").processes
     assert process.first("end") is None
     assert len(list(process.of("step"))) == 4
     assert any(p.kind == "grads" for p in align.points(process).points)
+
+
+def test_a_program_that_leaves_by_os_exit_has_a_whole_record(recorded: Recorded) -> None:
+    source = TRAIN + "    import os\n    model(x)\n    os._exit(0)\n"
+    (process,) = recorded(source).processes
+    end = process.first("end")
+    assert end is not None and end["reason"] == "os._exit" and process.events[-1] is end
+    assert calls(recorded(source))[-1].step == 3
+
+
+def test_calls_inside_transforms_are_measured_whole(recorded: Recorded) -> None:
+    """The batch of ``vmap`` and the value below ``grad``, as the modules compute them without a transform."""
+    source = (
+        "import torch\nfrom torch.func import functional_call, grad, vmap\n"
+        "torch.manual_seed(0)\nmodel = torch.nn.Linear(3, 1)\nx = torch.randn(4, 3)\nmodel(x)\n"
+        "parameters = dict(model.named_parameters())\n"
+        "loss = lambda p, one: functional_call(model, p, (one,)).sum()\n"
+        "seen = vmap(grad(loss), in_dims=(None, 0))(parameters, x)\n"
+        "assert torch.equal(seen['weight'][:, 0], x)\nprint('right')\n"
+    )
+    read = recorded(source)
+    assert "right" in read.meta["output"] and not list(read.processes[0].of("trouble"))
+    plain, transformed = (call.outputs[""] for call in calls(read))
+    assert transformed.stats is not None and plain.stats is not None
+    assert transformed.kind.shape == plain.kind.shape == (4, 1)
+    assert transformed.stats.norm == pytest.approx(plain.stats.norm, rel=1e-6)
+
+
+def test_processes_that_run_at_once_are_numbered_as_they_were_started(recorded: Recorded) -> None:
+    source = (
+        "import time\nimport torch\nimport torch.multiprocessing as mp\n\n\ndef work(number):\n"
+        "    time.sleep(2.0 * (2 - number))\n    torch.nn.Linear(number, 1)(torch.ones(1, number))\n\n\n"
+        "if __name__ == '__main__':\n    context = mp.get_context('spawn')\n"
+        "    children = [context.Process(target=work, args=(i,)) for i in (1, 2)]\n"
+        "    [c.start() for c in children]\n    [c.join() for c in children]\n"
+    )
+    runs = align.runs(recorded(source))
+    assert [r.points[-1].inputs["0"].kind.shape for r in runs.values()] == [(1, 1), (1, 2)]
 
 
 def test_the_command_line_gives_the_programs_status_and_refuses_nothing_to_run(tmp_path: Path) -> None:

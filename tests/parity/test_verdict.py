@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from mlu_backend.parity import trace, verdict
+from mlu_backend.parity import report, trace, verdict
 from mlu_backend.parity.findings import Category, Status
 from mlu_backend.parity.statistics import measure
 from mlu_backend.parity.verdict import Question
@@ -45,9 +45,12 @@ class Made:
         self.rank, self.world = 0, 1
         self.lr = [0.1, 0.1]
         self.trouble: str | None = None
+        self.status: int | None = 0
+        self.ended = True
 
     def write(self, folder: Path) -> trace.Trace:
-        trace.write_meta(folder, **({"sources": self.sources} if self.sources is not None else {}))
+        sources = {"sources": self.sources} if self.sources is not None else {}
+        trace.write_meta(folder, status=self.status, **sources)
         w = trace.Writer(folder)
 
         def stat(tensor: torch.Tensor, device: str | None = None) -> int:
@@ -98,6 +101,8 @@ class Made:
                 groups = [{"count": 2, "weight_decay": self.decay}]
                 w.event(k="optimizer", opt=0, step=0, type="SGD", groups=groups, site=0)
             w.event(k="step", step=step, opt=0, lr=[self.lr[step]])
+        if self.ended:
+            w.event(k="end", reason="exit", steps=self.calls, troubles={})
         w.close()
         return trace.read(folder)
 
@@ -334,6 +339,59 @@ def test_a_match_in_which_the_recorder_failed_is_none(judged: Judged) -> None:
     assert found.status is Status.NOT_JUDGED and "TypeError: odd tensor" in found.reasons[0]
     worse = judged(lambda made: (setattr(made, "trouble", "TypeError: odd tensor"), setattr(made, "decay", 0.0)))
     assert worse.status is Status.MISMATCH and any("odd tensor" in note for note in worse.notes)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (1, "the candidate program ended with exit status 1"),
+        (-9, "the candidate program was killed by signal 9"),
+        (None, "the candidate program did not end in the time it was given"),
+    ],
+)
+def test_a_match_with_a_program_that_failed_is_none(judged: Judged, status: int | None, words: str) -> None:
+    found = judged(lambda made: setattr(made, "status", status))
+    assert found.status is Status.NOT_JUDGED and found.reasons == [words]
+    worse = judged(lambda made: (setattr(made, "status", status), setattr(made, "decay", 0.0)))
+    assert worse.status is Status.MISMATCH and words in worse.notes
+
+
+def test_a_record_that_breaks_off_is_told_with_its_step(judged: Judged) -> None:
+    found = judged(lambda made: setattr(made, "ended", False))
+    assert found.status is Status.MATCH and len(found.notes) == 1
+    assert found.notes[0].startswith("the records of the candidate's process 1 break off in step 1")
+
+
+def test_the_losses_of_every_rank_are_judged(tmp_path: Path) -> None:
+    read = []
+    for name, loss in (("a", 0.5), ("b", 0.5 * (1 + 1e-4)), ("c", 0.5)):
+        for rank in (0, 1):
+            made = Made()
+            made.rank, made.world = rank, 2
+            if rank == 1:
+                made.losses[1] = loss
+            read_last = made.write(tmp_path / name)
+        read.append(read_last)
+    ours, theirs, same = read
+    found = verdict.judge(ours, theirs, Question())
+    assert found.status is Status.MISMATCH and found.first is not None
+    assert (found.first.what, found.first.rank) == ("loss of step 1", 1)
+    assert found.losses[1].error > 5e-5 and "of rank 1" in found.loss_curve and "beyond" in found.loss_curve
+    assert "of rank 0" in verdict.judge(ours, same, Question()).loss_curve
+
+
+def test_traces_of_which_no_tensor_could_be_read_are_not_judged(tmp_path: Path) -> None:
+    read = []
+    for name in "ab":
+        trace.write_meta(tmp_path / name)
+        writer = trace.Writer(tmp_path / name)
+        number = writer.stat(trace.Kind((4,), "float32", "mlu"), None)
+        writer.event(k="state", root="Net", step=0, parameters=[["Net.w", number]], buffers=[])
+        writer.close()
+        read.append(trace.read(tmp_path / name))
+    found = verdict.judge(read[0], read[1], Question())
+    assert found.status is Status.NOT_JUDGED and "none of the 1 recorded tensors" in found.reasons[0]
+    assert "1 more could not be read" in report.figures(found)
 
 
 def test_random_numbers_of_another_device_cannot_be_judged(judged: Judged) -> None:
