@@ -15,6 +15,8 @@ from mlu_backend.parity.trace import Process, Row, Trace
 
 Key = tuple[Hashable, ...]
 NUMERIC = ("state", "call", "op", "loss", "grad", "grads", "parameters", "collective", "autograd")
+INPUT = "input"
+"""What the program hands to a module that it calls from outside any other: a point of its own, before the call."""
 
 
 @dataclass
@@ -81,6 +83,8 @@ def points(process: Process) -> Run:
     builder = _Builder(process)
     for event in process.events:
         builder.add(event)
+    for order, point in enumerate(builder.points):
+        point.order = order
     run = Run(process, builder.points, {}, builder.losses, builder.lr)
     for point in run.points:
         run.by_key.setdefault(point.key, point)
@@ -98,6 +102,7 @@ class _Builder:
         self._owner: dict[int, tuple[str, str]] = {}
         self._user: dict[int, str] = {}
         self._counts: dict[Key, int] = {}
+        self._entered: dict[int, int] = {}  # how many points there were when an open call began
 
     def add(self, event: dict[str, Any]) -> None:
         """Turn one event into a point, if it is one."""
@@ -106,6 +111,8 @@ class _Builder:
             self._modules[event["id"]] = event
         elif kind == "site":
             self._sites[event["id"]] = (event["file"], event["line"], event["function"])
+        elif kind == "enter":
+            self._entered[event["id"]] = len(self.points)
         elif kind == "step":
             self.lr.setdefault(event["opt"], []).extend(v for v in event["lr"][:1] if v is not None)
         elif kind in NUMERIC:
@@ -149,12 +156,26 @@ class _Builder:
         point.random = "Drop" in module["type"].rsplit(".", 1)[-1]  # Dropout, DropPath, StochasticDropout ...
         self._tensors(event["in"], point, "in")
         self._tensors(event["out"], point, "out")
+        begun = self._entered.pop(event["id"], point.order)
+        if phase == "f" and event.get("parent") is None and not event.get("thread"):
+            self._handed(point, begun)
         place = f"{path}#{event['n']}:{phase}"
         for name, index in event["in"]:
             self._owner.setdefault(index, (place, f"in.{name}"))
             self._user.setdefault(index, path)  # the innermost consumer returns first
         for name, index in event["out"]:
             self._owner.setdefault(index, (place, f"out.{name}"))
+
+    def _handed(self, call: Point, begun: int) -> None:
+        """
+        What the program handed to this call of its own, as a point before everything inside the call. Threads call in
+        any order, so the third call of two runs need not be given the same; theirs are left out.
+        """
+        point = Point(
+            (INPUT, *call.key[1:]), INPUT, call.title, call.step, begun, path=call.path, nth=call.nth, site=call.site
+        )
+        point.outputs = {f"input {name}": row for name, row in call.inputs.items()}
+        self.points.insert(begun, point)
 
     def _grad(self, event: dict[str, Any]) -> None:
         owner = self._owner.get(event["of"])

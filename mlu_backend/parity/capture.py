@@ -10,6 +10,7 @@ A call made while a backward pass runs is a recomputation (checkpointing) and ge
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -143,6 +144,8 @@ class Recorder(Training):
             fields["autocast"] = autocast
         if self.stack:
             fields["parent"] = self.stack[-1].id
+        elif threading.current_thread() is not threading.main_thread():
+            fields["thread"] = True
         results = list(results)
         entries = self._entries(results, watch=True)
         if call.focus is not None:

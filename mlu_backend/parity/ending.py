@@ -24,9 +24,13 @@ def cut_off(reference: Trace, candidate: Trace) -> Iterator[str]:
     """Processes whose records have no end: they were killed, and what they did in their last seconds is missing."""
     for name, run in (("reference", reference), ("candidate", candidate)):
         for process in run.processes:
+            if process.first("end") is not None:
+                continue
             numeric = [e for e in process.events if e["k"] in align.NUMERIC]
-            if numeric and process.first("end") is None:
-                pid = (process.first("process") or {}).get("pid", process.name)
+            pid = (process.first("process") or {}).get("pid", process.name)
+            if not numeric:
+                yield f"the {name}'s process {pid} was killed before anything it computed was written: not compared"
+            else:
                 yield (
                     f"the records of the {name}'s process {pid} break off in step {numeric[-1].get('step', 0)}: it was "
                     "killed, or still ran when the trace was read. What it did after that, and in the last two "

@@ -133,6 +133,7 @@ class Measuring:
                 if self._writer is None:
                     self._writer = Writer(Path(self.options.out))
                     self._header(self._writer)
+                    self._writer.flush()  # a process that is killed soon leaves word that it was there
                     atexit.register(self.close)
                     from multiprocessing import util
 

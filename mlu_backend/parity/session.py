@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from mlu_backend import launch
-from mlu_backend.parity import control, coverage, editmap, evidence, locate, tolerance, trace, verdict
+from mlu_backend.parity import align, control, coverage, editmap, evidence, locate, tolerance, trace, verdict
 from mlu_backend.parity.findings import Category, Difference, Status, Verdict, not_judged
 from mlu_backend.parity.options import Control, Options
 from mlu_backend.parity.record import Outcome, record
@@ -108,6 +108,7 @@ class Session:
         if candidate.status != 0:
             return self._finish(self._failed(reference, theirs, question, candidate))
         found = self._controlled(verdict.judge(reference, theirs, question), reference, theirs, question)
+        found = self._repeated(found, reference)
         if found.status is not Status.NOT_JUDGED:
             self._look_closer(found)
         self._coverage(found, candidate)
@@ -191,14 +192,21 @@ class Session:
         same = verdict.judge(
             reference, trace.read(again.trace), verdict.Question(need_device=False, steps_only=True, profile="exact")
         )
-        if same.status is Status.MISMATCH and same.first is not None:
-            return not_judged(
-                f"two runs of the reference differ by themselves: {same.first.what}: {same.first.reference} and then "
-                f"{same.first.candidate}. The program is not repeatable, or recording it by module changes it; "
-                "a seed helps if it draws "
-                "random numbers from a source of its own, --level step if it is the recording"
-            )
-        return reference
+        return _unrepeatable(same) or reference
+
+    def _repeated(self, found: Verdict, reference: trace.Trace) -> Verdict:
+        """
+        The verdict, unless it blames the data and the reference by itself does not get the same twice. The second run
+        of the reference does not record what modules are given, and a program that only computes forward has nothing
+        else that would show it.
+        """
+        if self.is_trace or not self.plan.repeat or found.first is None or found.first.kind != align.INPUT:
+            return found
+        outcome = self._run("reference for its data", self.plan.original, self.plan.reference)
+        if _ended_badly("", outcome, self.plan.timeout):
+            return found
+        again = verdict.judge(reference, trace.read(outcome.trace), verdict.Question(need_device=False))
+        return _unrepeatable(again) or found
 
     def _failed(
         self, reference: trace.Trace, theirs: trace.Trace, question: verdict.Question, outcome: Outcome
@@ -298,6 +306,17 @@ class Session:
     def _finish(self, found: Verdict) -> Verdict:
         found.profile, found.reference, found.runs = self.plan.profile, self.plan.reference, self.runs
         return found
+
+
+def _unrepeatable(same: Verdict) -> Verdict | None:
+    """What is said where two runs of the reference, judged against each other, differ."""
+    if same.status is not Status.MISMATCH or same.first is None:
+        return None
+    return not_judged(
+        f"two runs of the reference differ by themselves: {same.first.what}: {same.first.reference} and then "
+        f"{same.first.candidate}. The program is not repeatable, or recording it by module changes it; a seed helps if "
+        "it draws random numbers from a source of its own, --level step if it is the recording"
+    )
 
 
 def _ended_badly(name: str, outcome: Outcome, timeout: float | None) -> str | None:

@@ -123,8 +123,10 @@ class _Judge:
         self._losses: dict[control.Where, list[LossRow]] = {}
         self._backward: dict[int, Error] = {}  # largest error of a gradient so far, by step
         self._parameters: tuple[int, float] = (0, 0.0)  # step they were last recorded after, and their error then
+        self._moved = metrics.NONE  # the largest error of anything in this process so far
 
     def report(self, difference: Difference) -> None:
+        self._moved = metrics.UNRELATED
         self.v.total_differences += 1
         if len(self.v.differences) < KEPT:
             self.v.differences.append(difference)
@@ -132,7 +134,7 @@ class _Judge:
     def process(self, where: control.Where, ours: align.Run, theirs: align.Run) -> None:
         """One pair of processes."""
         rank, self._where = ours.rank, where
-        self._backward, self._parameters = {}, (0, 0.0)
+        self._backward, self._parameters, self._moved = {}, (0, 0.0), metrics.NONE
         faults, notes = configuration(ours, theirs)
         for difference in faults:
             difference.rank = rank
@@ -153,7 +155,7 @@ class _Judge:
     def _pair(self, pair: Pair, rank: int) -> None:
         a, b = pair.reference, pair.candidate
         point = pair.point
-        if self.q.steps_only and point.kind in ("call", "grad", "op"):
+        if self.q.steps_only and point.kind in ("call", "grad", "op", align.INPUT):
             return
         base: dict[str, Any] = {
             "path": point.path,
@@ -165,6 +167,8 @@ class _Judge:
             "type": point.type,
             "random": point.random,
         }
+        if point.kind == align.INPUT and not (a and b and self._tells(a, b)):
+            return
         if a is None or b is None:
             site = {"site": b.site, "source": b.source} if b else {}
             what, here, there = f"{point.title}, occurrence {int(str(point.key[-1])) + 1}", "happened", "did not happen"
@@ -183,12 +187,24 @@ class _Judge:
         for name in [*a.outputs, *(n for n in b.outputs if n not in a.outputs)]:
             self._tensor(a, b, name, incoming, base)
 
+    def _tells(self, a: Point, b: Point) -> bool:
+        """
+        Whether inputs that differ are a fault of the data. Programs make inputs of earlier outputs too (the next token,
+        an action in a game, a generated picture), so this is known while nothing has moved, and on a profile that does
+        not round for what is no choice between whole numbers.
+        """
+        if self._moved == metrics.NONE:
+            return True
+        return self.q.profile == "exact" and all("float" in row.kind.dtype for row in a.outputs.values())
+
     def _incoming(self, a: Point, b: Point) -> Error:
         """
         The error a point was handed: the largest among its inputs, or among the gradients before it in the same
         backward pass; unrelated where the structure of the inputs differs. Parameters that were recorded with an error
         hand it on too, and more of it with each step until they are recorded again.
         """
+        if a.kind == align.INPUT:
+            return self._moved
         mean = single = 0.0
         if a.kind in ("grad", "grads", "parameters"):
             before = self._backward.get(a.step, metrics.NONE)
@@ -294,6 +310,7 @@ class _Judge:
         )
 
     def _hand_on(self, point: Point, error: Error) -> None:
+        self._moved = Error(max(self._moved.mean, error.mean), max(self._moved.single, error.single))
         if point.kind in ("grad", "grads"):
             so_far = self._backward.get(point.step, metrics.NONE)
             self._backward[point.step] = Error(max(so_far.mean, error.mean), max(so_far.single, error.single))
@@ -352,9 +369,14 @@ class _Judge:
         if self.q.reference == "emulated-cuda" or v.first is None or v.first.category is not Category.NUMBERS:
             return
         if v.first.random:
-            v.status = Status.NOT_JUDGED
-            v.reasons.append(
-                f"{v.first.path or v.first.what} draws random numbers on the device, "
-                "which a reference on another device cannot repeat; "
-                "use --reference emulated-cuda, or switch dropout off for the comparison"
-            )
+            what = f"{v.first.path or v.first.what} draws random numbers on the device"
+            instead = "switch dropout off for the comparison"
+        elif v.first.kind == align.INPUT:
+            what = f"{v.first.what} is other data from the start, and may have been drawn on the device"
+            instead = "draw it on the CPU"
+        else:
+            return
+        v.status = Status.NOT_JUDGED
+        v.reasons.append(
+            f"{what}, which a reference on another device cannot repeat; use --reference emulated-cuda, or {instead}"
+        )

@@ -176,6 +176,34 @@ def test_a_reference_that_does_not_repeat_itself_is_not_judged(tmp_path: Path) -
     assert found.status is Status.NOT_JUDGED and "two runs of the reference differ" in found.reasons[0]
 
 
+FORWARD = """\
+import os, torch
+net = torch.nn.Linear(8, 4).cuda()
+draw = torch.Generator().manual_seed(SEED)
+with torch.no_grad():
+    for batch in range(3):
+        net(torch.randn(2, 8, generator=draw).cuda())
+"""
+
+
+def forward(folder: Path, ours: str, theirs: str) -> Verdict:
+    original, migrated = FORWARD.replace("SEED", ours), FORWARD.replace("SEED", theirs)
+    migrated = migrated.replace("import os, torch", "import os, torch, torch_mlu").replace("cuda", "mlu")
+    return session.run(plan(folder, original, migrated, edits=None, look_closer=False))
+
+
+def test_other_data_is_found_in_a_program_that_only_computes_forward(tmp_path: Path) -> None:
+    found = forward(tmp_path, "1", "2")
+    assert found.status is Status.MISMATCH and found.first is not None
+    assert (found.first.what, found.first.step) == ("Linear: input 0", 0)
+
+
+def test_data_that_no_two_runs_get_alike_is_not_blamed_on_the_migration(tmp_path: Path) -> None:
+    seed = "int.from_bytes(os.urandom(4), 'big')"
+    found = forward(tmp_path, seed, seed)
+    assert found.status is Status.NOT_JUDGED and "differ by themselves: Linear: input 0" in found.reasons[0]
+
+
 def test_a_reference_that_records_nothing_is_not_judged(tmp_path: Path) -> None:
     found = session.run(plan(tmp_path, original="import torch\nprint('nothing to do')\n", reference="cpu"))
     assert found.status is Status.NOT_JUDGED and "nothing was recorded" in found.reasons[0]

@@ -78,6 +78,7 @@ class Made:
             w.event(k="module", id=i, path=path, type=kind, source=["model.py", 5, 9], options="", parameters=1)
         for step in range(self.calls):
             x, a, b = stat(self.x[step]), stat(self.a[step], self.devices.get("Net.a")), stat(self.b[step])
+            w.event(k="enter", id=3 * step + 2, m=2, step=step)
             for i, (path, given, made) in enumerate((("Net.a", x, a), ("Net.b", a, b), ("Net", x, b))):
                 w.event(
                     k="call",
@@ -90,6 +91,7 @@ class Made:
                     out=[["", made]],
                     **{"in": [["0", given]]},
                     **({"autocast": "device:float16"} if self.facts[path].get("autocast") else {}),
+                    **({} if path == "Net" else {"parent": 3 * step + 2}),
                 )
             loss = stat(torch.tensor(self.losses[step]))
             w.event(k="loss", step=step, roots=[["0", loss]], site=0)
@@ -148,6 +150,37 @@ def test_a_divergence_names_the_first_call_whose_inputs_agree(judged: Judged) ->
     assert first.inputs is not None and first.inputs.mean == 0.0
     assert first.outputs is not None and first.outputs.mean == pytest.approx(0.01, rel=0.01)
     assert first.site == ("model.py", 7, "forward") and first.source == ("model.py", 5, 9)
+
+
+def test_other_data_is_a_divergence_of_its_own(judged: Judged) -> None:
+    def change(made: Made) -> None:
+        made.x[1] = made.x[1].flip(0)
+        made.a[1], made.b[1], made.losses[1] = made.a[1] * 1.5, made.b[1] * 1.5, 0.6
+
+    first = judged(change).first
+    assert first is not None and (first.what, first.step, first.kind) == ("Net: input 0", 1, "input")
+    assert first.site == ("train.py", 12, "main")
+
+
+def test_other_data_is_found_where_nothing_else_is_judged(judged: Judged) -> None:
+    def change(made: Made) -> None:
+        made.x[0], made.a[0], made.b[0] = (torch.randn(4, 8) for _ in range(3))
+
+    found = judged(change)
+    assert found.status is Status.MISMATCH and found.first is not None and found.first.what == "Net: input 0"
+
+
+def test_inputs_a_program_makes_of_what_has_moved_are_not_judged(judged: Judged) -> None:
+    def change(made: Made) -> None:
+        made.b[0] = made.b[0] * (1 + 1e-4)
+        made.x[1] = made.x[1].flip(0)
+
+    assert judged(change, profile="mlu590").status is Status.MATCH
+
+
+def test_data_another_device_may_have_drawn_cannot_be_judged(judged: Judged) -> None:
+    found = judged(lambda made: made.x.__setitem__(0, torch.randn(4, 8)), reference="trace")
+    assert found.status is Status.NOT_JUDGED and "Net: input 0 is other data from the start" in found.reasons[0]
 
 
 def test_what_follows_from_a_divergence_is_not_blamed(judged: Judged) -> None:
