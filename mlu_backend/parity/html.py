@@ -20,12 +20,12 @@ def fragment(v: Verdict) -> str:
     if v.first is not None:
         text = "\n".join([v.first.what, "", *report.first_lines(v.first)])
         out.append(f"<h3>First divergence</h3><pre>{escape(text)}</pre>")
-    grid = plots.layer_plot(v.layers)
+    grid = plots.layer_plot(v.layers, (v.first.path, v.first.step) if v.first is not None else None)
     if grid:
-        out.append(f"<h3>Error by layer and step</h3>{grid}")
-    curve = plots.loss_plot(v.losses)
+        out.append(f"<h3>Error by layer and step</h3>{_scrolling(grid)}")
+    curve = plots.loss_plot(v.losses, v.loss_limit.single if v.loss_limit is not None else None)
     if curve:
-        out.append(f"<h3>Loss</h3>{curve}")
+        out.append(f"<h3>Loss</h3>{_scrolling(curve)}")
     if v.losses:
         rows = [(r.step, f"{r.reference:.8g}", f"{r.candidate:.8g}", f"{r.error:.1e}") for r in v.losses[:200]]
         out.append(
@@ -62,7 +62,11 @@ def fragment(v: Verdict) -> str:
     return "".join(out)
 
 
+def _scrolling(markup: str) -> str:
+    return f'<div style="overflow-x:auto">{markup}</div>'
+
+
 def _table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
     cells = "".join(f'<th scope="col">{escape(h)}</th>' for h in head)
     body = "".join("<tr>" + "".join(f"<td>{escape(str(c))}</td>" for c in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+    return _scrolling(f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>")

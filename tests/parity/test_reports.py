@@ -213,6 +213,44 @@ def test_plots_are_well_formed_and_described() -> None:
     assert plots.layer_plot({}) == "" and plots.loss_plot(v.losses[:1]) == ""
 
 
+def words_of(svg: str) -> list[str]:
+    return [e.text or "" for e in ET.fromstring(svg).iter("text")]
+
+
+def test_words_of_the_layer_plot_fit_its_width() -> None:
+    for layers in (
+        {"A": {0: 0.1}},
+        {f"Net.layers.{i}.{'long' * 30}": dict.fromkeys(range(200), 0.1) for i in range(80)},
+    ):
+        svg = ET.fromstring(plots.layer_plot(layers))
+        for text in svg.iter("text"):
+            x, length = float(text.attrib["x"]), len(text.text or "") * 6.02
+            start = {"start": x, "end": x - length, "middle": x - length / 2}[text.attrib["text-anchor"]]
+            assert start >= 0 and start + length <= float(svg.attrib["width"]), text.text
+
+
+def test_long_names_of_layers_stay_apart() -> None:
+    layers = {f"Model.encoder.layers.{i}.attention.{'projection' * 6}": {0: 0.1} for i in range(20)}
+    names = [w for w in words_of(plots.layer_plot(layers)) if w.startswith("Model")]
+    assert len(set(names)) == 20
+
+
+def test_a_column_of_several_steps_shows_its_largest_error() -> None:
+    layers = {"Net": dict.fromkeys(range(200), 1e-08)}
+    layers["Net"][57] = 1.0
+    svg = plots.layer_plot(layers, ("Net", 57))
+    assert "Net, steps 56 to 59: 1.0e+00" in svg and 'stroke="currentColor"' in svg
+    assert "1 module by 200 steps; a column is 4 steps and shows the largest error" in words_of(svg)
+
+
+def test_the_loss_plot_shows_how_far_curves_are_apart_that_look_the_same() -> None:
+    rows = [LossRow(i, 1.0 / (i + 1), 1.0 / (i + 1), 1e-6 * i) for i in range(4)]
+    words = words_of(plots.loss_plot(rows, 2e-5))
+    assert "relative difference (no point: equal)" in words and "limit 2e-05" in words
+    equal = [LossRow(i, 1.0, 1.0, 0.0) for i in range(4)] + [LossRow(4, float("inf"), float("inf"), 0.0)]
+    assert "backward pass; the losses of both are equal; 1 with inf or nan left out" in words_of(plots.loss_plot(equal))
+
+
 def test_a_darker_cell_is_a_larger_error() -> None:
     shades = [plots._shade(e) for e in (0.0, 1e-12, 1e-6, 1e-3, 1.0, 10.0)]
     assert shades == sorted(shades) and shades[0] == 0.0 and shades[-1] == 1.0
