@@ -14,6 +14,7 @@ import os
 import random
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
@@ -190,8 +191,10 @@ def _compiled_functions() -> None:
 
 
 def _exits(recorder: Recorder) -> None:
-    """``os._exit`` runs nothing that was registered for the end."""
+    """``os._exit`` and ``os.exec...`` run nothing that was registered for the end."""
     original = os._exit
+    for name in ("execv", "execve"):  # all the others end in these two
+        setattr(os, name, _replacing(recorder, getattr(os, name)))
 
     @functools.wraps(original)
     def _exit(status: int) -> NoReturn:
@@ -201,6 +204,15 @@ def _exits(recorder: Recorder) -> None:
             original(status)
 
     os._exit = _exit
+
+
+def _replacing(recorder: Recorder, original: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+    @functools.wraps(original)
+    def exec(*args: Any, **kwargs: Any) -> NoReturn:
+        recorder.replaced()
+        return original(*args, **kwargs)
+
+    return exec
 
 
 def _seeds(recorder: Recorder) -> None:

@@ -143,17 +143,33 @@ class Measuring:
     def _header(self, writer: Writer) -> None:
         from mlu_backend.parity.environment import describe
 
+        self._identity = identity()
         writer.event(
             k="process",
             pid=os.getpid(),
             argv=list(getattr(sys, "argv", [])),
             rank=int(os.environ.get("RANK", "0") or 0),
-            identity=identity(),
+            identity=self._identity,
             world=int(os.environ.get("WORLD_SIZE", "1") or 1),
             level=self.options.level,
             seed=self.options.seed,
             environment=describe(),
         )
+
+    def _identify(self) -> None:
+        """A spawned process runs its main module, which may seed and so begin the record, before it knows its place."""
+        writer, found = self.writer, identity()
+        if found != self._identity:
+            self._identity = found
+            writer.event(k="identity", identity=found)
+
+    def replaced(self) -> None:
+        """The program is about to put another in its place, which runs nothing that was registered for the end."""
+        if self._writer is not None and self._pid == os.getpid() and not self._writer.closed:
+            with self._quiet():
+                self.last_words()
+                self._writer.event(k="end", reason="exec", steps=self.step, troubles=self._troubles)
+                self._writer.flush()
 
     def last_words(self) -> None:
         """Events that belong at the end."""

@@ -240,7 +240,8 @@ class Process:
     @property
     def identity(self) -> list[int]:
         """Which child of which process it was; empty for one that ``multiprocessing`` did not start."""
-        return list((self.first("process") or {}).get("identity", []))
+        later = [e["identity"] for e in self.of("identity")]
+        return list(later[-1] if later else (self.first("process") or {}).get("identity", []))
 
     @property
     def world(self) -> int:

@@ -11,6 +11,12 @@ import torch
 from mlu_backend.parity.measuring import Measuring
 from mlu_backend.parity.surroundings import as_number, hyperparameters, random_states
 
+LEFT_BEHIND = 20
+"""
+Steps another optimizer makes in a row before it counts the steps instead. Networks that train against each other give
+one of the two up to five; those that give it more begin with that one.
+"""
+
 
 class Training(Measuring):
     """What happens around a step."""
@@ -18,7 +24,9 @@ class Training(Measuring):
     def _reset(self) -> None:
         super()._reset()
         self._optimizers: dict[int, tuple[weakref.ref[Any], int]] = {}
+        self._optimizers_by_number: dict[int, weakref.ref[Any]] = {}
         self._leader: int | None = None
+        self._others: dict[int, int] = {}  # steps of the other optimizers since the leader's last
         self._hyperparameters: dict[int, Any] = {}
         self._scaled: dict[int, tuple[weakref.ref[torch.Tensor], int]] = {}
         self._scale: float | None = None
@@ -29,6 +37,7 @@ class Training(Measuring):
     def _begin(self) -> None:
         if not self._began:
             self._began = True
+            self._identify()
             self.random_state("start")
 
     def _state(self, root: torch.nn.Module, path: str) -> None:
@@ -91,6 +100,7 @@ class Training(Measuring):
         done = False
         with self._quiet():
             number = self._number(optimizer)
+            self._lead(number)
             first = number not in self._stepped  # a second optimizer steps after the first one has counted the step
             self._stepped.add(number)
             if first or (self.options.every and (self.step + 1) % self.options.every == 0):
@@ -109,12 +119,27 @@ class Training(Measuring):
                 done = 0 < self.options.steps <= self.step
         return done
 
+    def _lead(self, number: int) -> None:
+        """
+        The steps of the first optimizer are the program's. One that is gone, or has not stepped while another did so
+        often, was of an earlier part of the training.
+        """
+        if number == self._leader:
+            self._others.clear()
+            return
+        self._others[number] = self._others.get(number, 0) + 1
+        leader = None if self._leader is None else self._optimizers_by_number.get(self._leader)
+        if leader is None or leader() is None or self._others[number] > LEFT_BEHIND:
+            self._leader = number
+            self._others.clear()
+
     def _number(self, optimizer: torch.optim.Optimizer) -> int:
         known = self._optimizers.get(id(optimizer))
         if known is not None and known[0]() is optimizer:
             return known[1]
-        number = len(self._optimizers)
+        number = len(self._optimizers_by_number)
         self._optimizers[id(optimizer)] = (weakref.ref(optimizer), number)
+        self._optimizers_by_number[number] = weakref.ref(optimizer)
         if self._leader is None:
             self._leader = number
         return number
@@ -143,4 +168,5 @@ class Training(Measuring):
 
     def last_words(self) -> None:
         """The parameters a program ends with."""
+        self._identify()
         self._parameters("end")

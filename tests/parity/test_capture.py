@@ -255,14 +255,38 @@ def test_calls_inside_transforms_are_measured_whole(recorded: Recorded) -> None:
 
 def test_processes_that_run_at_once_are_numbered_as_they_were_started(recorded: Recorded) -> None:
     source = (
-        "import time\nimport torch\nimport torch.multiprocessing as mp\n\n\ndef work(number):\n"
-        "    time.sleep(2.0 * (2 - number))\n    torch.nn.Linear(number, 1)(torch.ones(1, number))\n\n\n"
+        "import time\nimport torch\nimport torch.multiprocessing as mp\n"
+        "if mp.current_process().name.endswith('-1'):\n    time.sleep(4.0)\n"
+        "torch.manual_seed(1)\n\n\ndef work(number):\n    torch.nn.Linear(number, 1)(torch.ones(1, number))\n\n\n"
         "if __name__ == '__main__':\n    context = mp.get_context('spawn')\n"
         "    children = [context.Process(target=work, args=(i,)) for i in (1, 2)]\n"
         "    [c.start() for c in children]\n    [c.join() for c in children]\n"
     )
     runs = align.runs(recorded(source))
     assert [r.points[-1].inputs["0"].kind.shape for r in runs.values()] == [(1, 1), (1, 2)]
+
+
+def test_a_program_that_replaces_itself_leaves_its_records(recorded: Recorded) -> None:
+    source = (
+        "import os, sys, torch\ntorch.nn.Linear(2, 1)(torch.ones(1, 2))\n"
+        "if len(sys.argv) == 1:\n    os.execl(sys.executable, sys.executable, 'train.py', 'again')\n"
+    )
+    read = recorded(source)
+    assert [p.first("end")["reason"] for p in read.processes] == ["exec", "exit"]
+    assert all(len(list(p.of("call"))) == 1 for p in read.processes)
+
+
+@pytest.mark.parametrize("kept", ["", "old = opt"])
+def test_steps_go_on_when_a_second_training_takes_another_optimizer(recorded: Recorded, kept: str) -> None:
+    source = (
+        "import torch\nnet = torch.nn.Linear(2, 1)\n"
+        "def steps(count):\n    for _ in range(count):\n        net(torch.ones(1, 2)).sum().backward()\n        opt.step()\n"
+        f"opt = torch.optim.SGD(net.parameters(), 0.1)\nsteps(3)\n{kept}\n"
+        "opt = torch.optim.SGD(net.parameters(), 0.1)\nsteps(25)\n"
+    )
+    read = recorded(source)
+    steps = [e["step"] for e in read.processes[0].of("step")]
+    assert steps[-1] == (27 if not kept else 3 + 25 - 21)
 
 
 def test_the_command_line_gives_the_programs_status_and_refuses_nothing_to_run(tmp_path: Path) -> None:
