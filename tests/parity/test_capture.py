@@ -280,7 +280,8 @@ def test_a_program_that_replaces_itself_leaves_its_records(recorded: Recorded) -
 def test_steps_go_on_when_a_second_training_takes_another_optimizer(recorded: Recorded, kept: str) -> None:
     source = (
         "import torch\nnet = torch.nn.Linear(2, 1)\n"
-        "def steps(count):\n    for _ in range(count):\n        net(torch.ones(1, 2)).sum().backward()\n        opt.step()\n"
+        "def steps(count):\n    for _ in range(count):\n"
+        "        net(torch.ones(1, 2)).sum().backward()\n        opt.step()\n"
         f"opt = torch.optim.SGD(net.parameters(), 0.1)\nsteps(3)\n{kept}\n"
         "opt = torch.optim.SGD(net.parameters(), 0.1)\nsteps(25)\n"
     )
