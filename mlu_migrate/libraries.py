@@ -20,6 +20,7 @@ class Call:
     values: tuple[str | bool, ...]
     keys: tuple[str, ...]
     keeps: bool
+    unless: str
     what: str
     what_zh: str
     instead: str
@@ -42,6 +43,7 @@ def calls() -> dict[str, dict[str, Call]]:
                 tuple(raw.get("values", ())),
                 tuple(raw.get("keys", ())),
                 raw.get("keeps", False),
+                raw.get("unless", ""),
                 raw["what"],
                 raw["what_zh"],
                 raw["instead"],

@@ -11,7 +11,8 @@ import re
 # Words of CUDA itself: what can be rewritten.
 _NAMES = tuple(
     b"cuda CUDA Cuda nccl NCCL nvtx cudnn CUDNN autocast GradScaler fork_rng init_process_group torch_mlu torch.mlu "
-    b"ProfilerActivity DeviceType VISIBLE_DEVICES map_location torch.load DataParallel mlu: mlu-migrate:".split()
+    b"ProfilerActivity DeviceType VISIBLE_DEVICES map_location torch.load DataParallel data_parallel( "
+    b"mlu: mlu-migrate:".split()
 )
 # Words of the advice rules.
 _ADVICE = tuple(
@@ -25,7 +26,7 @@ _ADVICE = tuple(
     b"ProfilerState batch_isend_irecv max_unpool rebuild_event _get_available_device_type get_testing_overrides "
     b"supported_activities divisor_override scatter_ return_indices os.fork gpu_ _gpu decord cpu_offload easyocr "
     b"sentence_transformers whisper.load_model clip.load stable_baselines3 +cu vllm isaac kaolin "
-    b"Minkowski PyNv collective_group".split()
+    b"Minkowski PyNv collective_group detectron2.config faster_whisper ctranslate2".split()
 ) + (b"import warp", b"import accelerator")
 _ORDINAL = re.compile(
     rb"\.to\(\s*(?:device=)?(?:\d|int\(|[\w.]*(?:rank|gpu)\w*\s*[,)])|device\((?:\d|\w*rank\))|device=\d|\bsm_\d\d"

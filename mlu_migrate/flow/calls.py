@@ -28,6 +28,32 @@ def foreign_library(flow: Flow, call: ast.Call) -> str | None:
     return None
 
 
+def only_abroad(flow: Flow, loads: list[ast.AST]) -> str | None:
+    """
+    The library with device words of its own to which alone a variable goes, whatever it is called. What prints or
+    compares it does not count.
+    """
+    found = None
+    for load in loads:
+        parent = flow.unit.parent(load)
+        call = flow.unit.parent(parent) if isinstance(parent, ast.keyword) else parent
+        foreign = foreign_library(flow, call) if isinstance(call, ast.Call) and call.func is not load else None
+        if foreign:
+            found = found or foreign
+        elif not isinstance(parent, ast.Compare) and not _is_said(flow, load):
+            return None
+    return found
+
+
+def _is_said(flow: Flow, node: ast.AST) -> bool:
+    """Whether a value only goes into a text that is printed or logged."""
+    outer = next((a for a in flow.unit.ancestors(node) if isinstance(a, (ast.Call, ast.stmt))), None)
+    return isinstance(outer, ast.Call) and leaf_of(outer.func) in _SAYS
+
+
+_SAYS = frozenset("print debug info warning error log exception write echo".split())
+
+
 def given_by_position(flow: Flow, call: ast.Call, child: ast.AST, kind: Kind, depth: int) -> Iterator[Use]:
     name = flow.unit.callee(call)
     position = next((i for i, a in enumerate(call.args) if a is child), None)

@@ -100,7 +100,10 @@ def evidence_for(flow: Flow, slot: Slot, kind: Kind, depth: int) -> Iterator[Use
             given = function.args.args[1:2]  # type: ignore[attr-defined]
             if given and any(getattr(d, "attr", "") == "setter" for d in function.decorator_list):  # type: ignore[attr-defined]
                 yield of_slot(flow, ("v", flow.unit.index.scopes[function], given[0].arg), kind, depth)
-    if sinks.says(kind, name) and name not in sinks._TOO_SHORT:
+    abroad = calls.only_abroad(flow, loads) if slot[0] == "v" else None
+    if abroad:
+        yield Use(Proof.OTHER, abroad, Shape.KEEP)
+    elif sinks.says(kind, name) and name not in sinks._TOO_SHORT:
         yield Use(Proof.NAMED, f"named {name}")
     elif sinks.says(kind, name):
         yield Use(Proof.SIBLING, f"named {name}")
@@ -132,7 +135,9 @@ def evidence_for(flow: Flow, slot: Slot, kind: Kind, depth: int) -> Iterator[Use
         if isinstance(annotation, ast.Subscript) and leaf_of(annotation.value) == "Literal":
             words = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else []
             yield from calls.strangers(list(words), kind)
-    exported = slot[0] == "a" or (isinstance(slot[1], Scope) and (slot[1].parent is None or slot[1].is_class))
+    exported = not abroad and (
+        slot[0] == "a" or (isinstance(slot[1], Scope) and (slot[1].parent is None or slot[1].is_class))
+    )
     if kind.name == "device" and exported and name in flow.unit.facts.device_names and not sinks.says_other(kind, name):
         yield Use(Proof.NAMED, f"{name} reaches a device in another file")
 

@@ -86,7 +86,7 @@ def _rows(unit: Unit) -> dict[str, libraries.Call]:
     known = libraries.calls()
     for root in _imported(unit):
         if root in known and root not in unit.facts.exports:  # a module of the project with the same name
-            found.update(known[root])
+            found.update((n, r) for n, r in known[root].items() if not r.unless or r.unless.encode() not in unit.data)
     return found
 
 
