@@ -11,8 +11,12 @@ whole module. Ours besides: ``state`` (parameters before the first step), ``para
 A user's ``--tolerance`` file has the same rows in TOML and is looked at first:
 
     [[limit]]
-    profile = "mlu590"; class = "convolution"; dtype = "float32"; mean = 1e-3; single = 1e-2
-    source  = "measured on our cards, 2025-03"
+    profile = "mlu590"           # profile, class and dtype: all, where they are left out
+    class = "convolution"
+    dtype = "float32"
+    mean = 1e-3
+    single = 1e-2
+    source = "measured on our cards, 2025-03"
 """
 
 from __future__ import annotations
@@ -21,6 +25,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import torch
 
 ANY = "*"
 CLASSES = (
@@ -180,27 +187,49 @@ def load(path: Path) -> tuple[Limit, ...]:
         import tomli as tomllib
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ToleranceError(f"{path}: {error}") from error
-    rows = []
-    for number, row in enumerate(data.get("limit", []), 1):
-        try:
-            limit = Limit(
-                str(row.get("profile", ANY)),
-                str(row.get("class", ANY)),
-                str(row.get("dtype", ANY)),
-                float(row["mean"]),
-                float(row["single"]),
-                str(row["source"]),
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ToleranceError(f"{path}: limit {number} needs mean, single and source: {error}") from error
-        if limit.kind not in (*CLASSES, ANY) or limit.mean < 0 or limit.single < 0:
-            raise ToleranceError(f"{path}: limit {number}: unknown class {limit.kind!r} or a negative number")
-        rows.append(limit)
-    if not rows:
-        raise ToleranceError(f"{path}: holds no [[limit]]")
-    return tuple(rows)
+    except OSError as error:
+        raise ToleranceError(f"{path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise ToleranceError(f"{path}: not TOML: {error}") from error
+    rows = data.get("limit", [])
+    if not isinstance(rows, list) or not rows or set(data) != {"limit"}:
+        raise ToleranceError(f"{path}: a tolerance file holds [[limit]] tables and nothing else")
+    return tuple(_row(row, f"{path}: limit {number}") for number, row in enumerate(rows, 1))
+
+
+_WORDS = {
+    "profile": ("exact", "mlu370", "mlu590", "hardware", ANY),
+    "class": (*CLASSES, ANY),
+}
+_NUMBERS = ("mean", "single")
+
+
+def _row(row: Any, where: str) -> Limit:
+    """
+    One table of a file. A key that is misspelt must not go unseen: the row would then hold for everything the key was
+    to narrow.
+    """
+    if not isinstance(row, dict):
+        raise ToleranceError(f"{where}: limits are written [[limit]]")
+    known = (*_WORDS, "dtype", *_NUMBERS, "source")
+    for key in row:
+        if key not in known:
+            raise ToleranceError(f"{where}: has no key {key}; the keys are {', '.join(known)}")
+    for key in (*_NUMBERS, "source"):
+        if key not in row:
+            raise ToleranceError(f"{where}: needs mean, single and source (why it is admitted); {key} is missing")
+    for key, words in _WORDS.items():
+        if row.get(key, ANY) not in words:
+            raise ToleranceError(f"{where}: {key} must be one of {', '.join(words)}, not {row[key]}")
+    dtype = row.get("dtype", ANY)
+    if dtype != ANY and str(getattr(torch, str(dtype), None)) != f"torch.{dtype}":
+        raise ToleranceError(f"{where}: dtype must be a name such as float32, float16 or bfloat16, not {dtype}")
+    for key in _NUMBERS:
+        number = row[key]
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < math.inf:
+            raise ToleranceError(f"{where}: {key} must be a number from 0 up, not {number}")
+    profile, kind = (str(row.get(key, ANY)) for key in _WORDS)
+    return Limit(profile, kind, str(dtype), float(row["mean"]), float(row["single"]), str(row["source"]))
 
 
 _CLASS_OF_OPERATOR = {

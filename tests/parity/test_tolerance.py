@@ -93,22 +93,33 @@ def test_users_rows_come_first(tmp_path: Path) -> None:
     assert tolerance.find("mlu370", "convolution", "float32", rows).mean == 1e-3
 
 
+ROW = "mean=1\nsingle=1\nsource='x'\n"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "words"),
     [
-        "",
-        "[[limit]]\nmean=1\n",
-        '[[limit]]\nclass="nothing"\nmean=1\nsingle=1\nsource="x"\n',
-        "not toml =",
-        '[[limit]]\nmean=-1\nsingle=1\nsource="x"\n',
+        ("", "holds [[limit]] tables"),
+        ("[[limits]]\n" + ROW, "holds [[limit]] tables"),
+        ("[limit]\n" + ROW, "holds [[limit]] tables"),
+        ("limit = [3]\n", "are written [[limit]]"),
+        ("[[limit]]\nmean=1\nsingle=1\n", "source is missing"),
+        ("[[limit]]\nclas='convolution'\n" + ROW, "has no key clas; the keys are profile, class, dtype"),
+        ("[[limit]]\nclass='nothing'\n" + ROW, "class must be one of io, arithmetic"),
+        ("[[limit]]\nprofile='mlu59'\n" + ROW, "profile must be one of exact, mlu370"),
+        ("[[limit]]\ndtype='fp16'\n" + ROW, "dtype must be a name such as float32"),
+        ("not toml =", "not TOML"),
+        ("[[limit]]\nmean=-1\nsingle=1\nsource='x'\n", "mean must be a number from 0 up, not -1"),
+        ("[[limit]]\nmean=1\nsingle=nan\nsource='x'\n", "single must be a number from 0 up, not nan"),
+        ("[[limit]]\nmean='1e-3'\nsingle=1\nsource='x'\n", "mean must be a number from 0 up"),
     ],
-    ids=["empty", "no source", "unknown class", "no toml", "negative"],
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str) -> None:
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, words: str) -> None:
     path = tmp_path / "limits.toml"
     path.write_text(text)
-    with pytest.raises(tolerance.ToleranceError, match=r"limits\.toml"):
+    with pytest.raises(tolerance.ToleranceError, match=r"limits\.toml") as caught:
         tolerance.load(path)
+    assert words in str(caught.value)
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
