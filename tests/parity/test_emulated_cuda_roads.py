@@ -34,11 +34,16 @@ ROADS = {
     "the accelerator": "torch.accelerator.current_accelerator()",
     "the module of a device": 'torch.device(torch.get_device_module("cuda").__name__.split(".")[-1])',
     "a shuffling loader": "shuffled()",
+    "a storage": "stored(torch.ones(2).untyped_storage().cuda())",
+    "a storage moved by name": 'stored(torch.ones(2).untyped_storage().to(device="cuda:0"))',
+    "a storage with a type": "stored(torch.ones(2).storage().cuda(0)._untyped_storage)",
+    "a file whose storages are moved": "loaded(lambda storage, location: storage.cuda(0))",
+    "a file of the device": 'loaded("cuda:0")',
 }
 
 SOURCE = (
     """\
-import _thread, concurrent.futures, threading
+import _thread, concurrent.futures, io, threading
 import torch, torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 from torch.utils.data import DataLoader, dataset
@@ -116,6 +121,18 @@ def shuffled():
         for (batch,) in DataLoader(data, batch_size=4, shuffle=True, num_workers=workers, pin_memory=True):
             found = batch.cuda(non_blocking=True).device
     return found
+
+def stored(storage):
+    assert storage.is_cuda and not torch.ones(2).untyped_storage().is_cuda
+    found = torch.tensor([], device="cuda").set_(storage)
+    assert found.tolist() == [1.0, 1.0]
+    return found.device
+
+def loaded(where):
+    file = io.BytesIO()
+    torch.save(torch.ones(2), file)
+    file.seek(0)
+    return stored(torch.load(file, map_location=where).untyped_storage())
 
 assert isinstance(g, torch.Generator) and isinstance(torch.default_generator, torch.Generator)
 nn.Linear(2, 2).cuda()(x)

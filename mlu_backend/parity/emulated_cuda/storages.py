@@ -1,4 +1,7 @@
-"""Files are written with ``cuda:N`` tags and read back onto the emulated device, as on a GPU machine."""
+"""
+Storages go to the emulated device by ``cuda()`` and ``to``, and files are written with ``cuda:N`` tags and read back
+onto it, as on a GPU machine.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,23 @@ from typing import Any
 
 import torch
 
+from mlu_backend.parity.emulated_cuda.devices import mapping
+
 
 def install() -> None:
-    """Register our tags before torch's own."""
+    """Methods of storages, and our tags before torch's own."""
+    _methods()
+    _tags()
+
+
+def _methods() -> None:
+    """``cuda()`` of either class ends in ``to`` of the untyped one."""
+    for kind in (torch.UntypedStorage, torch.TypedStorage):
+        kind.to = mapping(kind.to)  # type: ignore[method-assign]
+        kind.is_cuda = property(lambda self: self.device.type in ("mlu", "cuda"))  # type: ignore[assignment]
+
+
+def _tags() -> None:
 
     def tag(storage: Any) -> str | None:
         device = storage.device
