@@ -2,7 +2,8 @@
 Whole GPU programs (fixtures/scripts) and the sample project of the README: migrated, run on the emulated `mlu`.
 
 A program says in its program.toml how it is started, whether it runs without a card, and which of its runs must print
-the same losses. Runs are cached for the session, so that a command used by several tests runs once.
+the same losses. Runs are cached for the session, so that a command used by several tests runs once. What
+tests/parity/test_programs.py compares call by call anyway is left to the nightly run here.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ PROGRAMS = load_programs()
 
 
 def each(programs: list[Program]) -> pytest.MarkDecorator:
-    """One case a program; those that are not quick are left to the nightly run."""
+    """One case a program; those that are not quick are left to the nightly run, like whole tests marked slow."""
     cases = [pytest.param(p, id=p.name, marks=() if p.facts["quick"] else pytest.mark.slow) for p in programs]
     return pytest.mark.parametrize("program", cases)
 
@@ -197,6 +198,7 @@ def test_the_description_of_a_program_is_complete(program: Program) -> None:
     assert shlex.split(program.command)[-3] in readme or program.command in readme
 
 
+@pytest.mark.slow
 @ALL
 def test_the_original_runs_without_a_card_or_says_why_not(program: Program, bench: Bench) -> None:
     outcome = bench.on_cpu(program.folder, program.command)
@@ -247,6 +249,7 @@ def test_the_migrated_program_runs_on_the_emulated_device(program: Program, benc
     assert operators(bench.support(program.folder)), "no operator ran on the device: the program stayed on the CPU"
 
 
+@pytest.mark.slow
 @COMPARED
 def test_runs_that_should_agree_print_the_same_losses(program: Program, bench: Bench) -> None:
     outcomes = {
