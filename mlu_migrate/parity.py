@@ -21,49 +21,18 @@ import json
 import shlex
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mlu_migrate import command, copying, editmap, gathering, pipeline, tomlfile, tree
+from mlu_migrate import command, copying, editmap, gathering, pipeline, tree
 from mlu_migrate.model import ExitStatus, FileStatus, RunResult
+from mlu_migrate.parity_entries import REFERENCES, Entry, ParityError, check, check_reports, folders, titles
 from mlu_migrate.settings import Options, Settings
 
-LEVELS = ("step", "module", "op")
-PROFILES = ("exact", "mlu370", "mlu590")
-SUFFIXES = (".md", ".json", ".html", ".xml")
 MAP = "edit-map.json"
-_TEXTS = ("name", "reference", "profile", "level", "tolerance", "migrated")
-_COMMANDS = ("command", "candidate-command")
-_NUMBERS = {"steps": int, "seed": int, "timeout": float, "cards": int}
-
 Talk = Callable[[str], None]
-
-
-class ParityError(ValueError):
-    """Wrong use; the text is one line for the user and the exit status is 2."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """
-    One comparison. ``reference``: ``emulated-cuda``, ``cpu`` or the path of a trace. ``timeout`` in seconds for
-    each run. ``candidate_command`` is for the migrated program; empty: ``command`` with the device's names replaced.
-    """
-
-    command: tuple[str, ...]
-    name: str = ""
-    migrated: Path | None = None
-    reference: str = "emulated-cuda"
-    steps: int = 0
-    seed: int | None = 0
-    profile: str = "exact"
-    level: str = "module"
-    tolerance: Path | None = None
-    timeout: float | None = None
-    cards: int | None = None
-    candidate_command: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,56 +43,6 @@ class Outcome:
     text: str
     verdicts: tuple[Any, ...]
     result: RunResult | None = None
-
-
-def entries(project: Path) -> tuple[Entry, ...]:
-    """The named comparisons of the project's pyproject.toml. Raises ParityError for a malformed one."""
-    path = project / "pyproject.toml"
-    if not path.is_file():
-        return ()
-    try:
-        table = tomlfile.read(path).get("tool", {}).get("mlu-migrate", {})
-    except (OSError, tomlfile.TomlError, AttributeError) as error:
-        raise ParityError(f"{path}: {error}") from None
-    rows = table.get("parity", []) if isinstance(table, dict) else []
-    if not isinstance(rows, list):
-        raise ParityError(f"{path}: parity entries are written [[tool.mlu-migrate.parity]]")
-    return tuple(_entry(row, f"{path}: parity entry {number}", project) for number, row in enumerate(rows, 1))
-
-
-def _entry(row: object, where: str, project: Path) -> Entry:
-    if not isinstance(row, dict) or "command" not in row:
-        raise ParityError(f"{where}: needs a command")
-    unknown = sorted(set(row) - {*_COMMANDS, *_TEXTS, *_NUMBERS})
-    if unknown:
-        raise ParityError(f"{where}: has no setting {unknown[0]}")
-    values: dict[str, Any] = {}
-    for key in _COMMANDS:
-        if key in row:
-            values[key.replace("-", "_")] = words_of(row[key], where)
-    for name in _TEXTS:
-        if name in row:
-            values[name] = str(row[name])
-    for name, kind in _NUMBERS.items():
-        if name in row:
-            if isinstance(row[name], bool) or not isinstance(row[name], (int, float)):
-                raise ParityError(f"{where}: {name} must be a number")
-            values[name] = kind(row[name])
-    for name in ("tolerance", "migrated"):
-        if name in values:
-            values[name] = project / values[name]
-    return Entry(**values)
-
-
-def words_of(command: object, where: str) -> tuple[str, ...]:
-    """The words of a command given as text or as a list. Raises ParityError."""
-    try:
-        words = shlex.split(command) if isinstance(command, str) else [str(w) for w in command]  # type: ignore[attr-defined]
-    except (TypeError, ValueError) as error:
-        raise ParityError(f"{where}: the command cannot be read: {error}") from None
-    if not words:
-        raise ParityError(f"{where}: the command is empty")
-    return tuple(words)
 
 
 def run(
@@ -145,34 +64,55 @@ def run(
     comparison is done. ``output_format``: text, json or junit. Raises ParityError for wrong use; whatever a program
     does, and a backend that is missing, is a verdict.
     """
-    _check(project, wanted, keep, reports)
+    check(project, wanted, keep, reports)
     backend = _backend()
-    work = Path(tempfile.mkdtemp(prefix="mlu-parity-")) if keep is None else keep
+    limits = [_limits(backend, entry.tolerance) for entry in wanted]
+    work = _work(keep)
     try:
-        work.mkdir(parents=True, exist_ok=True)
         talk(f"migrating {project}")
         migrated = pipeline.run(gathering.targets_of([project]), settings, options, talk=talk)
         copy = _copy(project, migrated, work) if any(e.migrated is None for e in wanted) else None
-        verdicts = [
-            _compare(
-                backend,
-                project,
-                _with_commands(entry, settings, [job.rel for job in migrated.jobs]),
-                migrated.result,
-                copy,
-                work / (entry.name or f"run-{number}"),
-                talk,
-            )
-            for number, entry in enumerate(wanted, 1)
-        ]
+        paths = [job.rel for job in migrated.jobs]
+        verdicts = []
+        for entry, title, folder, limit in zip(wanted, titles(wanted), folders(wanted), limits, strict=True):
+            asked = _with_commands(entry, settings, paths)
+            told = _prefixed(talk, title)
+            verdict = _compare(backend, project, asked, migrated.result, copy, work / folder, limit, told)
+            verdict.title = title
+            verdicts.append(verdict)
     finally:
         if keep is None:
             shutil.rmtree(work, ignore_errors=True)
-    for path in reports:
-        path.write_text(_report(backend, path.suffix, verdicts, migrated.result, settings), encoding="utf-8")
-        talk(f"report written to {path}")
     status = max((ExitStatus(v.status.exit_code) for v in verdicts), default=ExitStatus.FAILURE)
+    for path in reports:
+        try:
+            path.write_text(_report(backend, path.suffix, verdicts, migrated.result, settings), encoding="utf-8")
+            talk(f"report written to {path}")
+        except OSError as error:
+            talk(f"{path}: the report cannot be written: {error.strerror or error}")
+            status = ExitStatus.FAILURE
     return Outcome(status, _text(backend, output_format, verdicts, width), tuple(verdicts), migrated.result)
+
+
+def _work(keep: Path | None) -> Path:
+    try:
+        if keep is None:
+            return Path(tempfile.mkdtemp(prefix="mlu-parity-"))
+        keep.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ParityError(f"{keep or tempfile.gettempdir()}: {error.strerror or error}") from None
+    return keep
+
+
+def _prefixed(talk: Talk, title: str) -> Talk:
+    return (lambda text: talk(f"{title}: {text}")) if title else talk
+
+
+def _limits(backend: _Backend, tolerance: Path | None) -> Any:
+    try:
+        return backend.tolerance.load(tolerance) if tolerance else ()
+    except backend.tolerance.ToleranceError as error:
+        raise ParityError(str(error)) from None
 
 
 def compare(
@@ -187,12 +127,12 @@ def compare(
     width: int = 80,
 ) -> Outcome:
     """Compare two traces. ``edits``: an edit map kept by ``parity --keep``. Raises ParityError."""
-    _check_reports(reports, html=False)
+    check_reports(reports, html=False)
     backend = _backend()
     try:
-        limits = backend.tolerance.load(tolerance) if tolerance else ()
+        limits = _limits(backend, tolerance)
         verdict = backend.session.compare(reference, candidate, profile=profile, limits=limits, edits=edits)
-    except (backend.trace.TraceError, backend.tolerance.ToleranceError, backend.editmap.EditMapError) as error:
+    except (backend.trace.TraceError, backend.editmap.EditMapError) as error:
         raise ParityError(str(error)) from None
     for path in reports:
         path.write_text(_report(backend, path.suffix, [verdict], None, None), encoding="utf-8")
@@ -225,39 +165,6 @@ def _backend() -> _Backend:
         raise ParityError(f"parity cannot start: {error}; nothing was judged") from None
 
 
-def _check(project: Path, wanted: Sequence[Entry], keep: Path | None, reports: Sequence[Path]) -> None:
-    if not project.is_dir():
-        raise ParityError(f"{project}: {'not a folder' if project.exists() else 'no such folder'}")
-    if not wanted:
-        raise ParityError(
-            f"nothing to run: give a command after --, or [[tool.mlu-migrate.parity]] in {project}/pyproject.toml"
-        )
-    if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise ParityError(f"{keep}: --keep needs a folder that is empty or not there")
-    _check_reports(reports, html=True)
-    for entry in wanted:
-        for word, value, known in (("level", entry.level, LEVELS), ("profile", entry.profile, PROFILES)):
-            if value not in known:
-                raise ParityError(f"{word} must be one of {', '.join(known)}, not {value}")
-        if entry.steps < 0 or (entry.timeout is not None and entry.timeout <= 0):
-            raise ParityError("steps must not be negative, and timeout must be above 0 seconds")
-        if entry.reference not in ("emulated-cuda", "cpu") and not Path(entry.reference).exists():
-            raise ParityError(
-                f"reference {entry.reference}: must be emulated-cuda, cpu or a trace; there is no such file"
-            )
-        if entry.migrated is not None and not entry.migrated.is_dir():
-            raise ParityError(f"{entry.migrated}: no such folder")
-
-
-def _check_reports(reports: Sequence[Path], *, html: bool) -> None:
-    for path in reports:
-        if path.suffix not in SUFFIXES or (path.suffix == ".html" and not html):
-            known = SUFFIXES if html else [s for s in SUFFIXES if s != ".html"]
-            raise ParityError(f"{path}: a report ends in one of {' '.join(known)}")
-        if not path.absolute().parent.is_dir():
-            raise ParityError(f"{path}: its folder is not there")
-
-
 def _copy(project: Path, migrated: pipeline.Run, work: Path) -> Path:
     place = work / "migrated"
     found, _ = tree.entries_of(project)
@@ -275,18 +182,22 @@ def _with_commands(entry: Entry, settings: Settings, paths: Sequence[str]) -> En
 
 
 def _compare(
-    backend: _Backend, project: Path, entry: Entry, result: RunResult, copy: Path | None, work: Path, talk: Talk
+    backend: _Backend,
+    project: Path,
+    entry: Entry,
+    result: RunResult,
+    copy: Path | None,
+    work: Path,
+    limits: Any,
+    talk: Talk,
 ) -> Any:
     place = entry.migrated or copy
     assert place is not None
     work.mkdir(parents=True, exist_ok=True)
     map_path = work / MAP
     map_path.write_text(json.dumps(editmap.edit_map(result, place), indent=1), encoding="utf-8")
-    reference = (
-        entry.reference if entry.reference in ("emulated-cuda", "cpu") else str(Path(entry.reference).absolute())
-    )
+    reference = entry.reference if entry.reference in REFERENCES else str(Path(entry.reference).absolute())
     try:
-        limits = backend.tolerance.load(entry.tolerance) if entry.tolerance else ()
         plan = backend.session.Plan(
             original=project.absolute(),
             migrated=place.absolute(),
@@ -304,7 +215,7 @@ def _compare(
             cards=entry.cards,
         )
         verdict = backend.session.run(plan, talk=talk)
-    except (backend.trace.TraceError, backend.tolerance.ToleranceError, backend.editmap.EditMapError) as error:
+    except (backend.trace.TraceError, backend.editmap.EditMapError) as error:
         raise ParityError(str(error)) from None
     except OSError as error:
         raise ParityError(f"{entry.command[0]}: cannot run: {error.strerror or error}") from None
@@ -320,7 +231,6 @@ def _compare(
         )
     if entry.candidate_command != entry.command:
         verdict.notes.append(f"the candidate was run as: {shlex.join(entry.candidate_command)}")
-    verdict.title = entry.name
     return verdict
 
 
@@ -354,8 +264,3 @@ def section(verdicts: Sequence[Any]) -> str:
     """The parity section of the HTML report."""
     html: Any = importlib.import_module("mlu_backend.parity.html")
     return "".join(html.fragment(v) for v in verdicts)
-
-
-def overridden(entry: Entry, values: Mapping[str, Any]) -> Entry:
-    """An entry with the options given on the command line, where they were given."""
-    return replace(entry, **{name: value for name, value in values.items() if value is not None})

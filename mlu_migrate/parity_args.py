@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from mlu_migrate import parity
+from mlu_migrate import parity, parity_entries
 from mlu_migrate.model import ExitStatus
 from mlu_migrate.output import Output
 from mlu_migrate.settings import SettingsError, load
@@ -19,7 +19,12 @@ class _Parser(argparse.ArgumentParser):
     """An argument parser that raises instead of ending the process."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
-        raise parity.ParityError(message)
+        words = message.partition("unrecognized arguments: ")[2].split()
+        if words and words[0].startswith("-"):
+            message += parity_entries.meant(words[0].partition("=")[0], self._option_string_actions)
+        elif words and self.prog.endswith("parity"):
+            message += "; the command of the program comes after --: mlu-migrate parity PROJECT -- python train.py"
+        raise parity_entries.ParityError(message)
 
 
 def main(command: str, arguments: Sequence[str], out: Output) -> int:
@@ -30,7 +35,7 @@ def main(command: str, arguments: Sequence[str], out: Output) -> int:
         if command == "parity-compare":
             return _compare(arguments, out)
         return _parity(arguments, out)
-    except (parity.ParityError, SettingsError) as error:
+    except (parity_entries.ParityError, SettingsError) as error:
         out.error(str(error))
         return ExitStatus.FAILURE
     except SystemExit as ended:  # argparse after --help
@@ -39,7 +44,7 @@ def main(command: str, arguments: Sequence[str], out: Output) -> int:
 
 def _options(parser: _Parser) -> None:
     parser.add_argument(
-        "--profile", choices=parity.PROFILES, help="how the card computes: exact finds faults (default)"
+        "--profile", choices=parity_entries.PROFILES, help="how the card computes: exact finds faults (default)"
     )
     parser.add_argument("--tolerance", type=Path, metavar="FILE", help="limits of your own, TOML")
     parser.add_argument("--report", type=Path, action="append", default=[], metavar="FILE", help=".md .json .html .xml")
@@ -66,7 +71,7 @@ def _parser() -> _Parser:
     p.add_argument("--reference", metavar="WHAT", help="emulated-cuda (default), cpu, or a trace made by parity-record")
     p.add_argument("--steps", type=int, metavar="N", help="end each run after N optimizer steps")
     p.add_argument("--seed", type=int, metavar="N", help="seed all generators at the start (default 0)")
-    p.add_argument("--level", choices=parity.LEVELS, help="what is recorded (default module)")
+    p.add_argument("--level", choices=parity_entries.LEVELS, help="what is recorded (default module)")
     p.add_argument("--keep", type=Path, metavar="DIR", help="keep copies and traces here")
     p.add_argument("--timeout", type=float, metavar="SECONDS", help="limit of each run")
     p.add_argument("--cards", type=int, metavar="N", help="emulated cards (default 8)")
@@ -87,19 +92,24 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 def _parity(arguments: Sequence[str], out: Output) -> int:
     ours, command = _split(arguments)
     args = _parser().parse_args(ours)
-    if not args.project.is_dir():
-        raise parity.ParityError(f"{args.project}: {'not a folder' if args.project.exists() else 'no such folder'}")
-    wanted: tuple[parity.Entry, ...] = (parity.Entry(command),) if command else parity.entries(args.project)
+    parity_entries.check_folder(args.project)
+    wanted: tuple[parity_entries.Entry, ...] = (
+        (parity_entries.Entry(command),) if command else parity_entries.entries(args.project)
+    )
     if args.name is not None:
-        named = tuple(entry for entry in parity.entries(args.project) if entry.name == args.name)
+        found = parity_entries.entries(args.project)
+        named = tuple(entry for entry in found if entry.name == args.name)
         if not named:
-            raise parity.ParityError(f"{args.project}/pyproject.toml has no parity entry named {args.name}")
+            others = ", ".join(entry.name for entry in found if entry.name) or "no named ones"
+            raise parity_entries.ParityError(
+                f"{args.project}/pyproject.toml has no parity entry named {args.name}; it has {others}"
+            )
         wanted = tuple(dataclasses.replace(entry, command=command or entry.command) for entry in named)
     names = ("migrated", "reference", "steps", "seed", "profile", "level", "tolerance", "timeout", "cards")
     given: dict[str, object] = {name: getattr(args, name) for name in names}
     if args.candidate_command is not None:
-        given["candidate_command"] = parity.words_of(args.candidate_command, "--candidate-command")
-    wanted = tuple(parity.overridden(entry, given) for entry in wanted)
+        given["candidate_command"] = parity_entries.words_of(args.candidate_command, "--candidate-command")
+    wanted = tuple(parity_entries.overridden(entry, given) for entry in wanted)
     loaded = load(args.project.absolute(), {"unsafe": args.unsafe, "torch_mlu": args.torch_mlu})
     outcome = parity.run(
         args.project,

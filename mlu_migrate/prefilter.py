@@ -18,7 +18,8 @@ _NAMES = tuple(
 _ADVICE = tuple(
     b"apex nvidia NVIDIA pynvml GPUtil flash_attn xformers bitsandbytes triton cupy pycuda tensorrt transformer_engine "
     b"auto_gptq cpp_extension load_inline get_device_capability cublas CUBLAS float64 complex128 .double( "
-    b"accelerator= torch.accelerator attn_implementation load_in_ 8bit nvcc nsys nvprof accelerate deepspeed "
+    b"accelerator= .accelerator accelerator\" accelerator' torch.accelerator "
+    b"attn_implementation load_in_ 8bit nvcc nsys nvprof accelerate deepspeed "
     b"awq causal_conv1d cudf cugraph cuml dskernels flashinfer nvitop mamba_ssm py3nvml sgl_kernel dlpack torch.jit "
     b"numba sparse=True deep_gemm deep_ep flash_mla flash_attention_ exllama fast_hadamard nvdiffrast diff_gaussian "
     b"diff_surfel simple_knn torchsparse gsplat gptqmodel cutlass gpus= _xformers faiss. _requires EmbeddingBag "
@@ -26,7 +27,7 @@ _ADVICE = tuple(
     b"ProfilerState batch_isend_irecv max_unpool rebuild_event _get_available_device_type get_testing_overrides "
     b"supported_activities divisor_override scatter_ return_indices os.fork gpu_ _gpu decord cpu_offload easyocr "
     b"sentence_transformers whisper.load_model clip.load stable_baselines3 +cu vllm isaac kaolin "
-    b"Minkowski PyNv collective_group detectron2.config faster_whisper ctranslate2".split()
+    b"Minkowski PyNv collective_group detectron2.config faster_whisper ctranslate2 utils.ffi".split()
 ) + (b"import warp", b"import accelerator")
 _ORDINAL = re.compile(
     rb"\.to\(\s*(?:device=)?(?:\d|int\(|[\w.]*(?:rank|gpu)\w*\s*[,)])|device\((?:\d|\w*rank\))|device=\d|\bsm_\d\d"

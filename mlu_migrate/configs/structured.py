@@ -169,7 +169,8 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path
     elif text == "MULTI_GPU" and lower == "distributed_type":
         _accelerate(doc, start, end)
     elif _asks_for_cards(doc, leaf, values):
-        checks.resource(doc, start, end)
+        asked = {"key": name_of(leaf.path) or "", "value": text}
+        doc.add("MLU604", "asked", start, end, severity=Severity.ERROR, safety=Safety.MANUAL, args=asked)
     elif words.is_device(text) and _is_config_group(leaf):
         doc.add("MLU602", "config-group", start, end, severity=Severity.INFO, args={"key": key or "", "value": text})
     elif checks.torch_name(doc, start, end, key):

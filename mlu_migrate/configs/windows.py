@@ -58,7 +58,8 @@ def _variable(doc: Document, match: re.Match[str]) -> None:
         value = doc.text[start:end]
         checks.environment_set(doc, *match.span("name"), None if re.search(r"[$%]", value) else value)
     elif start < end and not checks.value(doc, start, end, commandline.meaning(doc, name)):
-        checks.image(doc, start, end)
+        if not re.fullmatch(r"\$\w+:\w+", doc.text[start:end]):  # $env:TORCH_CUDA is a variable, no image with a tag
+            checks.image(doc, start, end)
     commandline.environment_words(doc, start, end)
 
 

@@ -139,6 +139,8 @@ def _is_program(unit: Unit, needs: Sequence[Finding]) -> bool:
     for statement in unit.tree.body:
         if isinstance(statement, ast.If) and "__name__" in ast.unparse(statement.test):
             return True
+        if not own and isinstance(statement, (ast.Expr, ast.With)) and _makes_page(unit, statement):
+            return True
         if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             if any(statement.lineno <= line <= (statement.end_lineno or 0) for line in lines):
                 if not own or any(isinstance(inner, ast.Call) for inner in ast.walk(statement)):
@@ -147,6 +149,13 @@ def _is_program(unit: Unit, needs: Sequence[Finding]) -> bool:
 
 
 _IMPORTS = (ast.Import, ast.ImportFrom)
+_PAGES = frozenset("streamlit gradio chainlit".split())
+
+
+def _makes_page(unit: Unit, statement: ast.stmt) -> bool:
+    """`st.set_page_config(...)` at module level: the file is started by `streamlit run` and has no `__main__`."""
+    calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    return any((unit.callee(c) or "").partition(".")[0] in _PAGES for c in calls)
 
 
 def _brings_torch(unit: Unit, node: ast.Import | ast.ImportFrom) -> bool:

@@ -156,8 +156,18 @@ def _moved(unit: Unit, call: ast.Call) -> bool:
         node = outer
 
 
-def _came_from_device(unit: Unit, node: ast.expr) -> bool:
-    """`x.cuda().double()`: an earlier link is on the device."""
+def _came_from_device(unit: Unit, node: ast.expr, depth: int = 0) -> bool:
+    """`x.cuda().double()`, `y = x.cuda() * 2; y.double()`: an earlier link is on the device."""
+    if depth > 4:
+        return False
+    if isinstance(node, ast.BinOp):
+        return any(_came_from_device(unit, side, depth + 1) for side in (node.left, node.right))
+    if isinstance(node, ast.Name):
+        owner = unit.index.owner(unit.scope(node), node.id)
+        bound = owner.bindings.get(node.id, [])[:8] if owner else []
+        return bool(bound) and all(
+            b.kind == "assign" and b.value is not None and _came_from_device(unit, b.value, depth + 1) for b in bound
+        )
     while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         if node.func.attr in ("cuda", "mlu") and unit.callee(node) is None:
             return True
@@ -166,4 +176,6 @@ def _came_from_device(unit: Unit, node: ast.expr) -> bool:
         if node.func.attr in ("cpu", "numpy"):
             return False
         node = node.func.value
+        if isinstance(node, (ast.Name, ast.BinOp)):
+            return _came_from_device(unit, node, depth + 1)
     return False

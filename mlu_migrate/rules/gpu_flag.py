@@ -84,6 +84,8 @@ class GpuFlag(Rule):
 
     def visit_Constant(self, node: ast.Constant, unit: Unit) -> Iterator[Finding]:
         """ONNX Runtime's provider names, and flash-attention as a setting."""
+        if node.value in ("gpu", "cuda") and _is_accelerator(unit, node):
+            yield self.found(unit, node, "accelerator")
         if node.value in _ATTENTION and _is_setting(unit, node):
             yield from self._once(unit, node, "attention", Severity.ERROR, option=str(node.value))
         if node.value in ("CUDAExecutionProvider", "TensorrtExecutionProvider") and not unit.is_docstring(node):
@@ -101,6 +103,22 @@ class GpuFlag(Rule):
 
 def _choices(node: ast.expr) -> list[ast.expr]:
     return [*_choices(node.body), *_choices(node.orelse)] if isinstance(node, ast.IfExp) else [node]
+
+
+def _is_accelerator(unit: Unit, node: ast.Constant) -> bool:
+    """`cfg.trainer.accelerator = "gpu"`, `options["accelerator"] = "gpu"`, `{"accelerator": "gpu"}`."""
+    parent = unit.parent(node)
+    if isinstance(parent, ast.Dict):
+        return node in parent.values and is_text(parent.keys[parent.values.index(node)], "accelerator")
+    if not isinstance(parent, ast.Assign):
+        return False
+    return any(
+        isinstance(t, ast.Attribute)
+        and t.attr == "accelerator"
+        or isinstance(t, ast.Subscript)
+        and is_text(t.slice, "accelerator")
+        for t in parent.targets
+    )
 
 
 def _is_setting(unit: Unit, node: ast.Constant) -> bool:

@@ -15,6 +15,7 @@ from mlu_migrate.unit import Unit, argument
 
 _BASE = "torch.utils.cpp_extension"
 _BUILDERS = {f"{_BASE}.CUDAExtension", f"{_BASE}.load", f"{_BASE}.load_inline"}
+_FFI = "torch.utils.ffi"
 _KERNEL = re.compile(
     r"__global__|__device__|#include\s*<cuda|cudaStream_t|asm volatile|\.version \d+\.\d+\s+\.target sm_"
 )
@@ -60,6 +61,7 @@ class NativeKernel(Rule):
     topics = ("advice",)
     needs = (
         b"cpp_extension",
+        b"utils.ffi",
         b"CUDA_HOME",
         b"_cuda",
         b"_CUDA",
@@ -110,21 +112,30 @@ class NativeKernel(Rule):
     def visit_Import(self, node: ast.Import, unit: Unit) -> Iterator[Finding]:
         """`import roi_align_cuda`: a compiled extension that nothing stands in for."""
         for alias in node.names:
-            if _EXTENSION.search(alias.name) and _is_compiled(unit, alias.name, node):
+            if alias.name == _FFI:
+                yield from self._ffi(unit, alias)
+            elif _EXTENSION.search(alias.name) and _is_compiled(unit, alias.name, node):
                 yield from self._extension(unit, alias, alias.name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom, unit: Unit) -> Iterator[Finding]:
         """`from roi_align_cuda import forward`, `from . import roi_align_cuda`."""
-        if node.module and not node.level:
+        if node.module == _FFI:
+            yield from self._ffi(unit, node)
+        elif node.module and not node.level:
             if _EXTENSION.search(node.module) and _is_compiled(unit, node.module, node):
                 yield from self._extension(unit, node, node.module)
-            return
         for alias in node.names if node.module is None else ():  # a name out of a module is no module
             if _EXTENSION.search(alias.name):
                 package, _, leaf = unit.names.of_alias(node, alias).rpartition(".")
                 if leaf and leaf not in unit.facts.functions_of(package, unit.module) and not _MOVES.match(leaf):
                     if _is_compiled(unit, f"{package}.{leaf}" if package.strip(".") else leaf, node):
                         yield from self._extension(unit, alias, leaf)
+
+    def _ffi(self, unit: Unit, node: ast.AST) -> Iterator[Finding]:
+        """The way to compile extensions before torch 1.0; once a file, wherever something catches the failure."""
+        if not unit.memo.get("native.ffi"):
+            unit.memo["native.ffi"] = True
+            yield self.found(unit, node, "ffi", safety=Safety.MANUAL)
 
     def _extension(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
         seen: set[str] = unit.memo.setdefault("native.extensions", set())  # type: ignore[assignment]

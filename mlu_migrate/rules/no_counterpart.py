@@ -88,9 +88,8 @@ class NoCounterpart(Rule):
             yield self.found(unit, node, kind, severity=Severity.WARNING, cuda=name)
         elif row.status == "missing":
             severity = Severity.WARNING if name.startswith(("torch._C", "torch.backends")) else Severity.ERROR
-            yield self.found(
-                unit, node, "missing", severity=severity, cuda=found.known, note=row.note or "-", source=row.source
-            )
+            kind = "missing" if row.note else "missing_bare"
+            yield self.found(unit, node, kind, severity=severity, cuda=found.known, note=row.note, source=row.source)
         elif not row.exists_in(unit.settings.torch_mlu) and row.mlu:
             release = unit.settings.torch_mlu
             yield self.found(
@@ -119,7 +118,7 @@ class NoCounterpart(Rule):
     def _beside(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
         """Rows about names outside torch.cuda that no other rule decides: each is told once a file."""
         row = apimap.lookup(name)
-        if row is None or row.status == "same" or name.startswith(_TOLD) or name in _TOLD_WHERE_USED:
+        if row is None or row.status == "same" or name.startswith(_TOLD) or name in _TOLD_WHERE_USED | _OF_ROCM:
             return
         if name.startswith("torch.backends.cudnn.") and not isinstance(node, ast.alias):
             return  # MLU402 follows the switches
@@ -129,8 +128,8 @@ class NoCounterpart(Rule):
         told.add(name)
         if row.status == "missing":
             severity = Severity.ERROR if name.startswith("torch.distributed") else Severity.WARNING
-            kind, note = "missing", row.note or "-"
-            yield self.found(unit, node, kind, severity=severity, cuda=name, note=note, source=row.source)
+            kind = "missing" if row.note else "missing_bare"
+            yield self.found(unit, node, kind, severity=severity, cuda=name, note=row.note, source=row.source)
         elif row.mlu == name:
             yield self.found(
                 unit, node, "same_name", severity=Severity.INFO, cuda=name, note=row.note, source=row.source
@@ -156,6 +155,8 @@ _TOLD = (
     "torch.nn.Module.",
     "torch.profiler.profile",
 )
+# None and False in every torch that torch_mlu runs on: code that asks for AMD's toolkit gets the right answer.
+_OF_ROCM = frozenset(("torch.utils.cpp_extension.ROCM_HOME", "torch.utils.cpp_extension.IS_HIP_EXTENSION"))
 _TOLD_WHERE_USED = frozenset(
     "torch.compile torch.distributed.ReduceOp.AVG torch.nn.DataParallel torch.nn.parallel.data_parallel "
     "torch.nn.parallel.DistributedDataParallel torch.utils.cpp_extension.CUDAExtension "

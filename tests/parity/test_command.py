@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from mlu_migrate import command, editmap, gathering, parity, parity_args, pipeline
+from mlu_migrate import command, editmap, gathering, parity_args, parity_entries, pipeline
 from mlu_migrate.model import Confidence, Edit, FileResult, FileStatus, Finding, RunResult, Safety, Severity
 from mlu_migrate.output import Output
+from mlu_migrate.parity_entries import folders, titles
 from mlu_migrate.settings import Options, Settings
 
 
@@ -97,9 +98,9 @@ def test_every_edit_of_a_real_migration_lies_on_a_line_that_changed(tmp_path: Pa
             assert any(line not in old for line in new[row["lines"][0] - 1 : row["lines"][1]]), row
 
 
-def entries(project: Path, text: str) -> tuple[parity.Entry, ...]:
+def entries(project: Path, text: str) -> tuple[parity_entries.Entry, ...]:
     (project / "pyproject.toml").write_text(text)
-    return parity.entries(project)
+    return parity_entries.entries(project)
 
 
 def test_entries_are_read_with_every_option(tmp_path: Path) -> None:
@@ -109,33 +110,34 @@ def test_entries_are_read_with_every_option(tmp_path: Path) -> None:
         'reference = "cpu"\nprofile = "mlu590"\nlevel = "op"\ntimeout = 60\ntolerance = "limits.toml"\n'
         '[[tool.mlu-migrate.parity]]\ncommand = ["python", "eval.py"]\ncandidate-command = "python eval.py -d mlu"\n',
     )
-    assert entry == parity.Entry(
+    assert entry == parity_entries.Entry(
         ("python", "train.py", "--x", "a b"), "train", None, "cpu", 3, 5, "mlu590", "op", tmp_path / "limits.toml", 60.0
     )
-    assert second == parity.Entry(("python", "eval.py"), candidate_command=("python", "eval.py", "-d", "mlu"))
+    assert second == parity_entries.Entry(("python", "eval.py"), candidate_command=("python", "eval.py", "-d", "mlu"))
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ('[[tool.mlu-migrate.parity]]\nname = "x"\n', "needs a command"),
-        ('[[tool.mlu-migrate.parity]]\ncommand = "x"\nstep = 3\n', "has no setting step"),
+        ('[[tool.mlu-migrate.parity]]\ncommand = "x"\nstep = 3\n', "has no setting step, did you mean steps?"),
         ('[[tool.mlu-migrate.parity]]\ncommand = "x"\nsteps = "3"\n', "steps must be a number"),
         ('[[tool.mlu-migrate.parity]]\ncommand = ""\n', "the command is empty"),
         ('[[tool.mlu-migrate.parity]]\ncommand = "python \'x"\n', "the command cannot be read"),
         ("[[tool.mlu-migrate.parity]]\ncommand = 3\n", "the command cannot be read"),
         ("[tool.mlu-migrate]\nparity = 3\n", "are written [[tool.mlu-migrate.parity]]"),
+        (2 * '[[tool.mlu-migrate.parity]]\nname = "x"\ncommand = "x"\n', "2 parity entries are named x"),
         ("not toml =", "pyproject.toml"),
     ],
 )
 def test_an_entry_that_cannot_be_used_is_named(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(parity.ParityError) as caught:
+    with pytest.raises(parity_entries.ParityError) as caught:
         entries(tmp_path, text)
     assert words in str(caught.value)
 
 
 def test_a_project_without_entries_has_none(tmp_path: Path) -> None:
-    assert parity.entries(tmp_path) == ()
+    assert parity_entries.entries(tmp_path) == ()
     assert entries(tmp_path, "[project]\nname = 'x'\n") == ()
 
 
@@ -143,7 +145,22 @@ def test_a_project_without_entries_has_none(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["{p}/gone", "--", "python"], "no such folder"),
-        (["{p}/file", "--", "python"], "not a folder"),
+        (["{p}/file", "--", "python"], "mlu-migrate parity {p} -- python file"),
+        (["{p}", "python", "t.py"], "comes after --"),
+        (["{p}", "--step", "3", "--", "python"], "unrecognized arguments: --step 3, did you mean --steps?"),
+        (["{p}", "--", ""], "the command is empty"),
+        (["{p}", "--", "pyhton", "t.py"], "pyhton: cannot run: no such program"),
+        (["{p}", "--", "python t.py"], "write it without quotes: -- python t.py"),
+        (["{p}", "--", "t.py", "a b"], "write python in front: python t.py 'a b'"),
+        (["{p}", "--", "A=1", "python", "t.py"], "env A=1 python t.py"),
+        (["{p}", "--", "./file"], "it is not executable; write: bash ./file"),
+        (["{p}", "--", "own.sh"], "is run as ./own.sh"),
+        (["{p}", "--candidate-command", "pyhton", "--", "python"], "pyhton: cannot run"),
+        (["{p}", "--cards", "0", "--", "python"], "cards must be 1 or more"),
+        (["{p}", "--reference", "emulated-gpu", "--", "python"], "did you mean emulated-cuda?"),
+        (["{p}", "--report", "{p}/folder.md", "--", "python"], "it is a folder"),
+        (["{p}", "--tolerance", "{p}/none.toml", "--", "python"], "none.toml: No such file or directory"),
+        (["{p}", "--keep", "{p}/file/x", "--", "python"], "Not a directory"),
         (["{p}"], "nothing to run"),
         (["{p}", "--name", "x"], "no parity entry named x"),
         (["{p}", "--profile", "gpu", "--", "python"], "invalid choice"),
@@ -160,9 +177,30 @@ def test_wrong_use_is_one_line_and_status_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
 ) -> None:
     (tmp_path / "file").write_text("")
+    (tmp_path / "own.sh").write_text("")
+    (tmp_path / "folder.md").mkdir()
     status = parity_args.main("parity", [a.format(p=tmp_path) for a in arguments], Output())
     told = capsys.readouterr()
-    assert status == 2 and told.out == "" and words in told.err and len(told.err.splitlines()) == 1
+    assert status == 2 and told.out == "" and words.format(p=tmp_path) in told.err and len(told.err.splitlines()) == 1
+
+
+def test_folders_of_entries_are_apart_and_stay_inside() -> None:
+    names = ["train", "../../up", "migrated", "fp16/op", "", "fp16 op", "..", "run-5"]
+    made = folders([parity_entries.Entry(("x",), name) for name in names])
+    assert made == ["train", "up", "migrated-3", "fp16-op", "run-5", "fp16-op-6", "run-7", "run-5-8"]
+
+
+def test_several_entries_without_names_go_by_their_commands() -> None:
+    assert titles([parity_entries.Entry(("python", "a b.py")), parity_entries.Entry(("x",), "n")]) == [
+        "python 'a b.py'",
+        "n",
+    ]
+    assert titles([parity_entries.Entry(("python", "a.py"))]) == [""]
+
+
+def test_a_reference_in_pyproject_is_found_from_the_project(tmp_path: Path) -> None:
+    (entry,) = entries(tmp_path, '[[tool.mlu-migrate.parity]]\ncommand = "x"\nreference = "ref.zip"\n')
+    assert entry.reference == str(tmp_path / "ref.zip")
 
 
 def test_traces_that_are_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
