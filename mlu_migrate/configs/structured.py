@@ -120,8 +120,10 @@ def _key(doc: Document, leaf: Leaf, values: dict[Path, Leaf], environment: bool)
     text = doc.text[leaf.start : leaf.end]
     if text == "nvidia.com/gpu":
         checks.resource(doc, leaf.start, leaf.end, replacement="cambricon.com/mlu")
-    elif text.startswith("nvidia.com/") or (text.startswith("ghcr.io/") and "cuda" in text):
+    elif text.startswith("nvidia.com/"):
         checks.resource(doc, leaf.start, leaf.end)
+    elif text.startswith("ghcr.io/") and "cuda" in text:
+        doc.add("MLU604", "feature", leaf.start, leaf.end, severity=Severity.ERROR, args={"feature": text})
     elif text.rpartition(".")[2] in words.environment() and "." in text:
         checks.environment_set(doc, leaf.end - len(text.rpartition(".")[2]), leaf.end, None, safe=False)
     elif text in words.environment() or re.fullmatch(r"NCCL_[A-Z0-9_]+", text):
