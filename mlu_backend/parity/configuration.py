@@ -39,7 +39,7 @@ def configuration(ours: align.Run, theirs: align.Run) -> tuple[list[Difference],
                 )
             )
             break
-    faults += list(_rates(list(a.of("step")), list(b.of("step"))))
+    faults += list(_rates(list(a.of("step")), list(b.of("step")), sites))
     random = [(x, y) for x, y in zip(a.of("random"), b.of("random"), strict=False)]
     for x, y in random:
         names = [n for n in x["states"] if n in y["states"] and x["states"][n] != y["states"][n]]
@@ -71,13 +71,18 @@ def _sequence(
             return
 
 
-def _rates(a: list[Event], b: list[Event]) -> Iterator[Difference]:
+def _rates(a: list[Event], b: list[Event], sites: dict[int, tuple[str, int, str]]) -> Iterator[Difference]:
     """The first step whose learning rates differ by more than the rounding of a schedule's arithmetic."""
     for x, y in zip(a, b, strict=False):
         pairs = [(p, q) for p, q in zip(x["lr"], y["lr"], strict=False) if p is not None and q is not None]
         if x["opt"] == y["opt"] and any(relative(p, q) > 1e-9 for p, q in pairs):
             yield Difference(
-                Category.CONFIGURATION, f"learning rate of step {x['step']}", str(x["lr"]), str(y["lr"]), step=x["step"]
+                Category.CONFIGURATION,
+                f"learning rate of step {x['step']}",
+                str(x["lr"]),
+                str(y["lr"]),
+                step=x["step"],
+                site=sites.get(y.get("site", -1)),
             )
             return
 

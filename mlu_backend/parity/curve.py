@@ -38,12 +38,19 @@ def _process(where: Where) -> str:
 def _show(verdict: Verdict, rows: list[LossRow], limit: Limit, of: str) -> None:
     verdict.losses = rows
     errors = [row.error for row in rows]
+    if not any(errors):
+        verdict.first_step = f"first-step loss{of} is equal"
+        verdict.loss_curve = f"loss{of} over {_many(len(errors))} is equal"
+        return
     verdict.first_step = _against(errors[0], limit.single, f"first-step loss{of}")
-    many = f"{len(errors)} backward pass{'es' if len(errors) != 1 else ''}"
     verdict.loss_curve = (
-        f"{_against(sum(errors) / len(errors), limit.mean, f'loss{of} over {many}, mean')}; "
+        f"{_against(sum(errors) / len(errors), limit.mean, f'loss{of} over {_many(len(errors))}, mean')}; "
         f"{_against(max(errors), limit.single, 'largest')}"
     )
+
+
+def _many(passes: int) -> str:
+    return f"{passes} backward pass{'es' if passes != 1 else ''}"
 
 
 def _judge(
@@ -66,6 +73,7 @@ def _judge(
         step=row.step,
         rank=where[0],
         kind="curve",
+        site=row.site,
         outputs=Error(mean, row.error),
         limit=limit,
         order=1 << 60,

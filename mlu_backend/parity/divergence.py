@@ -20,12 +20,24 @@ def first(differences: list[Difference]) -> Difference | None:
             outer = _outermost(difference, differences)
             if outer is not None:
                 return outer
-        if difference.inputs is None or (difference.inputs.mean == 0.0 and difference.inputs.single == 0.0):
-            return difference
-        limit = difference.limit
-        if limit is not None and difference.inputs.mean <= limit.mean:
-            return difference
+        limit, inputs = difference.limit, difference.inputs
+        equal = inputs is None or (inputs.mean == 0.0 and inputs.single == 0.0)
+        if equal or (limit is not None and inputs is not None and inputs.mean <= limit.mean):
+            return _loss_before(difference, differences)
     return differences[0] if differences else None
+
+
+def _loss_before(found: Difference, differences: list[Difference]) -> Difference:
+    """
+    The loss of the step where gradients made from it are what was found, and all module calls before it agree: then
+    what the program does between the model and the loss is what differs.
+    """
+    if found.kind not in ("grad", "grads", "parameters"):
+        return found
+    same = [d for d in differences if (d.step, d.rank) == (found.step, found.rank)]
+    if any(d.kind == "call" for d in same):
+        return found
+    return next((d for d in same if d.kind == "curve"), found)
 
 
 def _outermost(inner: Difference, differences: list[Difference]) -> Difference | None:

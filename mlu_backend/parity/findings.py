@@ -65,12 +65,13 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class LossRow:
-    """The loss of one backward pass on both sides."""
+    """The loss of one backward pass on both sides, and the line of the candidate that started the pass."""
 
     step: int
     reference: float
     candidate: float
     error: float
+    site: tuple[str, int, str] | None = None
 
 
 @dataclass

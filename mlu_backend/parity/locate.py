@@ -69,7 +69,7 @@ def focus_of(difference: Difference | None) -> Focus | None:
         return None
     if difference.kind == "call" and difference.path:
         return Focus(difference.path, difference.nth, difference.step)
-    if difference.kind in ("grad", "grads"):
+    if difference.kind in ("grad", "grads", "curve"):
         return Focus(difference.path, 0, difference.step, backward=True)
     return None
 

@@ -80,20 +80,14 @@ class Training(Measuring):
                 for name, parameter in self._parameter_names(optimizer, number)
                 if parameter.grad is not None
             ]
+            name, site = type(optimizer).__name__, self.site(3)
             self.writer.event(
-                k="grads", step=self.step, opt=number, items=items, scale=self._scale, type=type(optimizer).__name__
+                k="grads", step=self.step, opt=number, items=items, scale=self._scale, type=name, site=site
             )
             groups = [hyperparameters(group) for group in optimizer.param_groups]
             if self._hyperparameters.get(number) != groups:
                 self._hyperparameters[number] = groups
-                self.writer.event(
-                    k="optimizer",
-                    opt=number,
-                    step=self.step,
-                    type=type(optimizer).__name__,
-                    groups=groups,
-                    site=self.site(3),
-                )
+                self.writer.event(k="optimizer", opt=number, step=self.step, type=name, groups=groups, site=site)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> bool:
         """An optimizer stepped. True when the program has made the steps it was asked for."""
@@ -106,9 +100,8 @@ class Training(Measuring):
             if first or (self.options.every and (self.step + 1) % self.options.every == 0):
                 items = [[n, self.stat(p, fresh=True)] for n, p in self._parameter_names(optimizer, number)]
                 self.writer.event(k="parameters", step=self.step, opt=number, items=items)
-            self.writer.event(
-                k="step", step=self.step, opt=number, lr=[as_number(g.get("lr")) for g in optimizer.param_groups]
-            )
+            rates = [as_number(group.get("lr")) for group in optimizer.param_groups]
+            self.writer.event(k="step", step=self.step, opt=number, lr=rates, site=self.site(3))
             if number == self._leader:
                 self.random_state("step")
                 self.step += 1

@@ -145,8 +145,9 @@ class _Judge:
         )
         for pair in align.pairs(ours, theirs):
             self._pair(pair, rank)
+        sites = {p.step: p.site for p in reversed(theirs.points) if p.kind == "loss"}
         rows = [
-            LossRow(step, x, y, metrics.relative(x, y))
+            LossRow(step, x, y, metrics.relative(x, y), sites.get(step))
             for (step, x), (_, y) in zip(ours.losses, theirs.losses, strict=False)
         ]
         if rows:

@@ -69,6 +69,10 @@ def test_gradients_of_activations_parameters_and_steps_are_there(training: trace
     assert {"state", "call", "loss", "grad", "grads", "parameters"} <= kinds
     grads = next(p for p in run.points if p.kind == "grads")
     assert "Net.blocks.0.lin.weight" in grads.outputs and grads.facts["optimizer"] == "AdamW"
+    lines = TRAIN.splitlines()
+    assert grads.site is not None and "optimizer.step()" in lines[grads.site[1] - 1]
+    sites = {e["id"]: e["line"] for e in training.processes[0].of("site")}
+    assert all("optimizer.step()" in lines[sites[e["site"]] - 1] for e in training.processes[0].of("step"))
     assert [step for step, _ in run.losses] == [0, 1, 2]
     assert [f"{loss:.9f}" for _, loss in run.losses] == training.meta["output"].split()
 

@@ -96,13 +96,12 @@ class Made:
             loss = stat(torch.tensor(self.losses[step]))
             w.event(k="loss", step=step, roots=[["0", loss]], site=0)
             w.event(k="grad", of=a, s=stat(self.grad[step]), step=step)
-            w.event(
-                k="grads", step=step, opt=0, items=[["Net.a.weight", stat(self.grad[step] * 2)]], scale=None, type="SGD"
-            )
+            items = [["Net.a.weight", stat(self.grad[step] * 2)]]
+            w.event(k="grads", step=step, opt=0, items=items, scale=None, type="SGD", site=0)
             if step == 0:
                 groups = [{"count": 2, "weight_decay": self.decay}]
                 w.event(k="optimizer", opt=0, step=0, type="SGD", groups=groups, site=0)
-            w.event(k="step", step=step, opt=0, lr=[self.lr[step]])
+            w.event(k="step", step=step, opt=0, lr=[self.lr[step]], site=0)
         if self.ended:
             w.event(k="end", reason="exit", steps=self.calls, troubles={})
         w.close()
@@ -261,6 +260,8 @@ def test_settings_come_before_all_numbers(judged: Judged) -> None:
 def test_each_setting_that_differs_is_named(judged: Judged, change: Change, words: str) -> None:
     found = judged(change)
     assert found.status is Status.MISMATCH and found.first is not None and found.first.what.startswith(words)
+    if words.startswith("learning rate"):
+        assert found.first.site == ("train.py", 12, "main")
 
 
 def test_another_version_is_a_note_and_no_fault(judged: Judged) -> None:
@@ -297,6 +298,30 @@ def test_the_loss_curve_has_a_verdict_of_its_own(judged: Judged) -> None:
     found = judged(lambda made: made.losses.__setitem__(1, 0.5 * (1 + 1e-4)))
     assert found.status is Status.MISMATCH and found.first is not None and found.first.what == "loss of step 1"
     assert "within" in found.first_step and "beyond" in found.loss_curve
+    assert found.first.site == ("train.py", 12, "main")
+
+
+def test_a_loss_that_differs_is_named_before_the_gradients_made_from_it(judged: Judged) -> None:
+    def change(made: Made) -> None:
+        made.losses[1] = 0.6
+        made.grad[1] = made.grad[1] * 1.2
+
+    first = judged(change).first
+    assert first is not None and (first.what, first.kind) == ("loss of step 1", "curve")
+
+    def wrong_backward(made: Made) -> None:
+        change(made)
+        made.losses[1] = 0.5
+
+    first = judged(wrong_backward).first
+    assert first is not None and first.kind == "grad"
+
+    def wrong_call(made: Made) -> None:
+        change(made)
+        made.b[1] = made.b[1] * 1.2
+
+    first = judged(wrong_call).first
+    assert first is not None and first.path == "Net.b"
 
 
 def test_a_loss_off_by_less_than_a_percent_is_caught_in_exact_and_admitted_in_a_hardware_profile(
