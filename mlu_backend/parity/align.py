@@ -60,6 +60,10 @@ class Run:
         """The distributed rank."""
         return self.process.rank
 
+    def broke_off_before(self, point: Point) -> bool:
+        """Whether the records end, with no word of an end, where this point may still have come."""
+        return self.process.first("end") is None and (not self.points or point.step >= self.points[-1].step)
+
 
 def runs(trace: Trace) -> dict[tuple[int, int], Run]:
     """

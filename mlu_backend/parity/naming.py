@@ -37,6 +37,8 @@ class Modules:
         self._paths: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
         self._roots: dict[str, int] = {}
         self._parameters: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._tops: list[tuple[weakref.ref[torch.nn.Module], str]] = []
+        self._nameless: dict[int, weakref.ref[torch.Tensor]] = {}
 
     def path(self, module: torch.nn.Module, parent: torch.nn.Module | None) -> str:
         """The path of a module that is being called by ``parent``."""
@@ -57,6 +59,7 @@ class Modules:
         if self._roots[name] > 1:
             name = f"{name}#{self._roots[name]}"
         self._register(module, name)
+        self._tops.append((weakref.ref(module), name))
         return name
 
     def is_known(self, module: torch.nn.Module) -> bool:
@@ -79,10 +82,23 @@ class Modules:
 
     def parameter(self, tensor: torch.Tensor, fallback: str) -> str:
         """The name of a parameter, or ``fallback`` for a tensor that belongs to no module seen so far."""
-        known = self._parameters.get(id(tensor))
-        if known is not None and known[0]() is tensor:
-            return known[1]
+        for looked in (False, True):
+            known = self._parameters.get(id(tensor))
+            if known is not None and known[0]() is tensor:
+                return known[1]
+            nameless = self._nameless.get(id(tensor))
+            if looked or (nameless is not None and nameless() is tensor):
+                break
+            self._look_again()
+        self._nameless[id(tensor)] = weakref.ref(tensor)
         return fallback
+
+    def _look_again(self) -> None:
+        """Name what modules were given since their first call: another layer, another parameter."""
+        for reference, path in self._tops:
+            top = reference()
+            if top is not None:
+                self._register(top, path)
 
 
 class Sites:

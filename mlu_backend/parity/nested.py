@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -12,25 +12,41 @@ MAX_DEPTH = 8
 MAX_TENSORS = 512
 
 
-def tensors(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and tensor of everything reachable through tuples, lists, mappings and dataclasses."""
+def tensors(
+    value: Any, name: str = "", depth: int = 0, inside: tuple[int, ...] = ()
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """
+    Name and tensor of everything reachable through tuples, lists, mappings and dataclasses. A container that holds
+    itself is gone through once; ``inside`` are the identities of those around.
+    """
     if isinstance(value, torch.Tensor):
         yield name, value
-    elif depth >= MAX_DEPTH or value is None or isinstance(value, (str, bytes, int, float, bool)):
         return
-    elif isinstance(value, (tuple, list)):
-        for i, item in enumerate(value[:MAX_TENSORS]):
-            yield from tensors(item, f"{name}.{i}" if name else str(i), depth + 1)
-    elif isinstance(value, Mapping):
-        for key, item in list(value.items())[:MAX_TENSORS]:
-            yield from tensors(item, f"{name}.{key}" if name else str(key), depth + 1)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for part in dataclasses.fields(value):
-            yield from tensors(getattr(value, part.name, None), f"{name}.{part.name}" if name else part.name, depth + 1)
+    if depth >= MAX_DEPTH or value is None or isinstance(value, (str, bytes, int, float, bool)):
+        return
+    if id(value) in inside:
+        return
+    inside = (*inside, id(value))
+    for key, item in _parts(value):
+        yield from tensors(item, f"{name}.{key}" if name else str(key), depth + 1, inside)
+
+
+def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
+    if isinstance(value, (tuple, list)):
+        return enumerate(value[:MAX_TENSORS])
+    if isinstance(value, Mapping):
+        return list(value.items())[:MAX_TENSORS]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ((part.name, getattr(value, part.name, None)) for part in dataclasses.fields(value))
+    return ()
 
 
 def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of a call."""
-    yield from tensors(args)
+    for i, value in enumerate(args[:MAX_TENSORS]):
+        if isinstance(value, torch.Tensor):  # nearly always, so without a generator of its own
+            yield str(i), value
+        else:
+            yield from tensors(value, str(i), 1)
     if kwargs:
         yield from tensors(kwargs)

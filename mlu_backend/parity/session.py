@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from mlu_backend import launch
-from mlu_backend.parity import align, control, coverage, editmap, evidence, locate, tolerance, trace, verdict
+from mlu_backend.parity import align, control, coverage, editmap, elsewhere, evidence, locate, tolerance, trace, verdict
 from mlu_backend.parity.findings import Category, Difference, Status, Verdict, not_judged
 from mlu_backend.parity.options import Control, Options
 from mlu_backend.parity.record import Outcome, record
@@ -323,7 +323,9 @@ def _ended_badly(name: str, outcome: Outcome, timeout: float | None) -> str | No
     if outcome.status is None:
         return f"the {name} run did not end within {timeout:g} s"
     if outcome.status != 0:
-        return f"the {name} run failed with exit status {outcome.status}: {error_line(outcome.output)}"
+        line = error_line(outcome.output)
+        said = line if _EXCEPTION.match(line) else f"the last it printed is: {line}"
+        return f"the {name} run failed with exit status {outcome.status}: {said}"
     return None
 
 
@@ -357,7 +359,7 @@ def compare(
 ) -> Verdict:
     """Judge two traces that were recorded elsewhere. Raises TraceError, EditMapError."""
     ours, theirs = trace.read(reference), trace.read(candidate)
-    found = verdict.judge(ours, theirs, verdict.Question(profile, kind, tuple(limits), need_device))
+    found = elsewhere.judge(ours, theirs, verdict.Question(profile, kind, tuple(limits), need_device))
     if edits is not None:
         locate.attach_edits(found, editmap.read(edits))
     found.reference = str(reference)

@@ -30,6 +30,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from mlu_backend.parity import complete
 from mlu_backend.parity.statistics import SAMPLES, Stats
 
 VERSION = 1
@@ -356,18 +357,23 @@ def _read_process(folder: Path) -> Process:
             if number == len(lines):  # the process was killed while it wrote
                 break
             raise TraceError(f"{folder / 'events.jsonl'}:{number}: {error}") from error
-        if event.get("k") == "kind":
+        if not isinstance(event, dict) or not isinstance(event.get("k"), str):
+            raise TraceError(f"{folder / 'events.jsonl'}:{number}: not an event")
+        if event["k"] == "kind":
             kinds.append(Kind(tuple(event["shape"]), event["dtype"], event["device"]))
         else:
             events.append(event)
     rows: list[Row] = []
     for file in sorted(folder.glob("stats-*.safetensors")):
         rows.extend(_read_rows(file, kinds))
+    left = complete.count(events, len(rows))
+    if any(event["k"] == "end" for event in events[left:]):  # else it was killed, and that is where
+        raise TraceError(f"{folder}: damaged: statistics are missing, {len(rows)} are left")
     tensors = {}
     for file in sorted(folder.glob("tensors-*.safetensors")):
         with safe_open(str(file), framework="pt") as opened:
             tensors.update({name: (file, name) for name in opened.keys()})
-    return Process(folder.name, events, rows, tensors)
+    return Process(folder.name, events[:left], rows, tensors)
 
 
 def _read_rows(file: Path, kinds: Sequence[Kind]) -> Iterator[Row]:

@@ -55,6 +55,11 @@ def vacuous(reference: Trace, candidate: Trace, question: Question) -> list[str]
         return reasons
     if question.need_device and not any(row.kind.device == "mlu" for p in candidate.processes for row in p.rows):
         reasons.append("no tensor of the candidate lived on mlu: the migrated program ran on the CPU only")
+    if question.need_device and candidate.meta.get("route") == "emulated-cuda":
+        reasons.append(
+            "the candidate is a run of the original, on the emulated GPU: the two traces may have been given in the "
+            "wrong order"
+        )
     ours, theirs = reference.meta.get("sources"), candidate.meta.get("sources")
     on_gpu = any(row.kind.device == "cuda" for p in reference.processes for row in p.rows)
     if question.need_device and not question.same_files and not on_gpu and ours and theirs and ours == theirs:
@@ -144,7 +149,9 @@ class _Judge:
             self.v.steps, 1 + max((p.step for p in ours.points if p.kind in ("grads", "loss")), default=-1)
         )
         for pair in align.pairs(ours, theirs):
-            self._pair(pair, rank)
+            missing = ours if pair.reference is None else theirs if pair.candidate is None else None
+            if missing is None or not missing.broke_off_before(pair.point):
+                self._pair(pair, rank)
         sites = {p.step: p.site for p in reversed(theirs.points) if p.kind == "loss"}
         rows = [
             LossRow(step, x, y, metrics.relative(x, y), sites.get(step))

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from mlu_backend.parity import align, inject, trace
+from mlu_backend.parity import align, inject, nested, trace
 from mlu_backend.parity.options import VARIABLE, Options
 from parity.conftest import TRAIN, environment, plain_output, run_recorded
 
@@ -268,6 +269,30 @@ def test_processes_that_run_at_once_are_numbered_as_they_were_started(recorded: 
     )
     runs = align.runs(recorded(source))
     assert [r.points[-1].inputs["0"].kind.shape for r in runs.values()] == [(1, 1), (1, 2)]
+
+
+def test_a_list_that_holds_itself_is_gone_through_once() -> None:
+    tensor = torch.ones(1)
+    inner: list[object] = [tensor]
+    inner.extend([inner] * 40)
+    assert [name for name, _ in nested.arguments((tensor, inner, {"x": (tensor,)}), {"k": inner})] == [
+        "0", "1.0", "2.x.0", "k.0",
+    ]  # fmt: skip
+
+
+def test_parameters_a_module_got_later_have_their_names_at_every_level(recorded: Recorded) -> None:
+    source = (
+        "import torch\nnet = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))\n"
+        "net(torch.ones(1, 2))\nnet[1] = torch.nn.Linear(2, 1)\nnet[0].weight = torch.nn.Parameter(torch.ones(2, 2))\n"
+        "opt = torch.optim.SGD([*net.parameters(), torch.ones(1, requires_grad=True)], 0.1)\n"
+        "net(torch.ones(1, 2)).sum().backward()\nopt.step()\n"
+    )
+    names = [
+        [name for name, _ in recorded(source, level=level).processes[0].first("parameters")["items"]]
+        for level in ("module", "step")
+    ]
+    wanted = ["Sequential.0.weight", "Sequential.0.bias", "Sequential.1.weight", "Sequential.1.bias"]
+    assert names[0] == names[1] == [*wanted, "optimizer0.group0.4"]
 
 
 def test_a_program_that_replaces_itself_leaves_its_records(recorded: Recorded) -> None:

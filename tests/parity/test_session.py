@@ -163,7 +163,7 @@ def test_a_program_that_fails_after_migration_is_a_mismatch_at_its_line(tmp_path
 def test_a_reference_that_fails_is_not_judged(tmp_path: Path) -> None:
     found = session.run(plan(tmp_path, original="raise SystemExit('no data here')\n", reference="cpu"))
     assert found.status is Status.NOT_JUDGED
-    assert "the reference run failed with exit status 1: no data here" in found.reasons[0]
+    assert "the reference run failed with exit status 1: the last it printed is: no data here" in found.reasons[0]
 
 
 def test_a_reference_that_does_not_repeat_itself_is_not_judged(tmp_path: Path) -> None:

@@ -60,6 +60,29 @@ def test_an_event_cut_off_by_a_kill_is_dropped_and_the_rest_is_read(tmp_path: Pa
     assert [e["k"] for e in trace.read(folder).processes[0].events] == ["step"]
 
 
+def test_events_whose_numbers_a_killed_process_did_not_write_are_dropped(tmp_path: Path) -> None:
+    trace.write_meta(tmp_path)
+    writer = trace.Writer(tmp_path)
+    first = writer.stat(KIND, Stats(1.0, -1.0, 2.0, 0.5, 0, 1))
+    writer.event(k="loss", step=0, roots=[["0", first]])
+    writer.event(k="loss", step=1, roots=[["0", 7]])
+    writer.flush()
+    assert [e["step"] for e in trace.read(tmp_path).processes[0].events] == [0]
+    writer.event(k="end", reason="exit")
+    writer.close()
+    with pytest.raises(trace.TraceError, match="statistics are missing"):
+        trace.read(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["[]", "null", "5", "{}", '{"k": 3}'])
+def test_a_line_that_is_no_event_names_file_and_line(tmp_path: Path, line: str) -> None:
+    folder = written(tmp_path / "t")
+    events = next(folder.glob("p*/events.jsonl"))
+    events.write_text(line + "\n" + events.read_text())
+    with pytest.raises(trace.TraceError, match=r"events\.jsonl:1: not an event"):
+        trace.read(folder)
+
+
 def test_damage_in_the_middle_names_file_and_line(tmp_path: Path) -> None:
     folder = written(tmp_path / "t")
     events = next(folder.glob("p*/events.jsonl"))

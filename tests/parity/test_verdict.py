@@ -414,6 +414,14 @@ def test_a_match_with_a_program_that_failed_is_none(judged: Judged, status: int 
     assert worse.status is Status.MISMATCH and words in worse.notes
 
 
+def test_what_a_killed_program_did_not_come_to_is_not_blamed(judged: Judged) -> None:
+    def killed(made: Made) -> None:
+        made.calls, made.ended, made.status = 1, False, -9
+
+    found = judged(killed)
+    assert found.status is Status.NOT_JUDGED and "was killed by signal 9" in found.reasons[0]
+
+
 def test_a_record_that_breaks_off_is_told_with_its_step(judged: Judged) -> None:
     found = judged(lambda made: setattr(made, "ended", False))
     assert found.status is Status.MATCH and len(found.notes) == 1
