@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from mlu_migrate.model import FileResult, Finding, RunResult
+from mlu_migrate.model import FileResult, Finding, RunResult, Severity
 
 
 def edit_map(result: RunResult, migrated: Path) -> dict[str, Any]:
     """
-    Which rule edited which line of the files in ``migrated``, and which findings were not applied. Lines are found by
+    Which rule edited which line of the files in ``migrated``, and which findings were not applied: guesses, and errors
+    and warnings, which people decide. Lines are found by
     comparing each file with its original, so they are right too where the migrated file was edited by hand since.
     """
     files: dict[str, list[dict[str, Any]]] = {}
@@ -24,7 +25,7 @@ def edit_map(result: RunResult, migrated: Path) -> dict[str, Any]:
 
 
 def _rows(file: FileResult, migrated: Path) -> Iterator[dict[str, Any]]:
-    findings = [f for f in file.findings if f.edits or f.applied]
+    findings = [f for f in file.findings if f.edits or f.applied or f.severity is not Severity.INFO]
     if not findings:
         return
     before = _lines(file.source)
@@ -42,6 +43,8 @@ def _rows(file: FileResult, migrated: Path) -> Iterator[dict[str, Any]]:
             "after": finding.after,
             "applied": finding.applied,
             "safety": finding.safety.value,
+            "severity": finding.severity.value,
+            "message": finding.message,
             "fingerprint": finding.fingerprint,
             "cell": finding.cell,
         }

@@ -78,35 +78,44 @@ def places(source: str, first: int, last: int) -> tuple[set[int], str]:
 
 def judge(edits: EditMap, root: Path, seen: Iterable[tuple[str, int]]) -> dict[str, Any]:
     """
-    ``{"edits": n, "exercised": n, "list": [{"path", "line", "code", "exercised", "function", "reason"}]}``. Edits in
-    files other than Python, and on lines without code such as comments, are counted apart as ``not_traceable``.
+    ``{"edits": n, "exercised": n, "not_traceable": n, "list": [...], "left": [...]}``; in the lists ``{"path", "line",
+    "source", "code", "exercised", "function"}``, where ``line`` is that of the migrated file and ``source`` that of the
+    original. Edits in files other than Python, and on lines without code such as comments, are counted apart as
+    ``not_traceable``. ``left`` are the errors and warnings for people to decide whose line ran.
     """
     hit: dict[str, set[int]] = {}
     for path, line in seen:
         hit.setdefault(path, set()).add(line)
-    rows: list[dict[str, Any]] = []
     sources: dict[str, str | None] = {}
-    for path, edit in edits.applied():
+
+    def row_of(path: str, edit: dict[str, Any]) -> dict[str, Any]:
         if path not in sources:
             sources[path] = _read(root / path) if path.endswith((".py", ".pyw")) else None
         source = sources[path]
         wanted, function = places(source, *edit["lines"]) if source is not None else (set(), "")
-        row = {
+        return {
             "path": path,
             "line": edit["lines"][0],
+            "source": edit["source"][0],
             "code": edit["code"],
             "name": edit.get("name", ""),
             "function": function,
+            "traceable": bool(wanted),
+            "exercised": bool(wanted & hit.get(path, set())),
         }
-        row["traceable"] = bool(wanted)
-        row["exercised"] = bool(wanted & hit.get(path, set()))
-        rows.append(row)
+
+    rows = [row_of(path, edit) for path, edit in edits.applied()]
+    left = [
+        {**row_of(path, edit), "severity": edit["severity"], "message": edit.get("message", "")}
+        for path, edit in edits.left()
+    ]
     traceable = [r for r in rows if r["traceable"]]
     return {
         "edits": len(traceable),
         "exercised": sum(r["exercised"] for r in traceable),
         "not_traceable": len(rows) - len(traceable),
         "list": rows,
+        "left": sorted((r for r in left if r["exercised"]), key=lambda r: r["severity"] != "error"),
     }
 
 
@@ -190,7 +199,8 @@ def start(edits: Path, folder: Path, root: str | None) -> None:
     base = Path(root or ".")
     wanted: dict[str, set[int]] = {}
     sources: dict[str, str | None] = {}
-    for path, edit in read_map(edits).applied():
+    known = read_map(edits)
+    for path, edit in (*known.applied(), *known.left()):
         if path not in sources:
             sources[path] = _read(base / path) if path.endswith((".py", ".pyw")) else None
         source = sources[path]
@@ -249,12 +259,17 @@ def _with_settrace(tracer: Tracer) -> None:
 
 def summary(report: dict[str, Any]) -> str:
     """``270 of 312 edits ran``, with what cannot be traced."""
-    text = f"{report['exercised']} of {report['edits']} edits ran"
+    edits = report["edits"]
+    text = (
+        f"{report['exercised']} of {edits} {'edit' if edits == 1 else 'edits'} ran"
+        if edits
+        else "no edit of Python code"
+    )
     if report["exercised"] < report["edits"]:
         missed = report["edits"] - report["exercised"]
         text += f"; {missed} {'was' if missed == 1 else 'were'} not reached"
     if report["not_traceable"]:
-        text += f" (outside code that can be traced: {report['not_traceable']} more)"
+        text += f"; {report['not_traceable']} more in other files than Python or in comments, which no run can show"
     return text
 
 

@@ -6,7 +6,8 @@ The edit map: which rule last edited which line of the migrated program. The one
          "after": "x.mlu()", "applied": true, "safety": "safe", "fingerprint": "..."}]}}
 
 ``lines`` are first and last line in the migrated file, ``source`` in the original. Findings that were not applied are
-listed too, with ``applied`` false: they are what run-time evidence can turn into edits.
+listed too, with ``applied`` false: guesses, which run-time evidence can turn into edits, and errors and warnings, which
+people decide.
 """
 
 from __future__ import annotations
@@ -32,6 +33,15 @@ class EditMap:
     def applied(self) -> list[tuple[str, dict[str, Any]]]:
         """All applied edits with their file, in order."""
         return [(path, edit) for path, edits in sorted(self.files.items()) for edit in edits if edit["applied"]]
+
+    def left(self) -> list[tuple[str, dict[str, Any]]]:
+        """Errors and warnings that nothing was applied for, with their file, in order."""
+        return [
+            (path, edit)
+            for path, edits in sorted(self.files.items())
+            for edit in edits
+            if not edit["applied"] and edit.get("severity") in ("error", "warning")
+        ]
 
     def at(self, path: str, line: int) -> list[dict[str, Any]]:
         """Applied edits on a line, the last one last."""

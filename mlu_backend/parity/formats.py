@@ -99,28 +99,32 @@ def _number(value: float) -> float | str:
 
 def junit(verdicts: Sequence[Verdict]) -> str:
     """One suite, one case for each verdict. Not judged is an error, a mismatch a failure."""
-    failures = sum(v.status is Status.MISMATCH for v in verdicts)
-    errors = sum(v.status is Status.NOT_JUDGED for v in verdicts)
-    out = ['<?xml version="1.0" encoding="utf-8"?>']
-    out.append(
-        f'<testsuites><testsuite name="mlu-migrate parity" tests="{len(verdicts)}" '
-        f'failures="{failures}" errors="{errors}">'
+    counts = (
+        f'tests="{len(verdicts)}" failures="{sum(v.status is Status.MISMATCH for v in verdicts)}" '
+        f'errors="{sum(v.status is Status.NOT_JUDGED for v in verdicts)}" '
+        f'time="{sum(map(_seconds, verdicts)):.2f}"'
     )
+    out = ['<?xml version="1.0" encoding="utf-8"?>', f'<testsuites name="mlu-migrate parity" {counts}>']
+    out.append(f'<testsuite name="mlu-migrate parity" {counts} skipped="0">')
     for number, v in enumerate(verdicts, 1):
-        seconds = sum(float(r.get("seconds") or 0) for r in v.runs)
         name = v.title or f"parity {number}"
-        out.append(f'<testcase classname="parity" name={quoteattr(_xml(name))} time="{seconds:.2f}">')
+        out.append(f'<testcase classname="parity" name={quoteattr(_xml(name))} time="{_seconds(v):.2f}">')
         text = escape(_xml(report.terminal(v)))
         if v.status is Status.MISMATCH:
-            message = v.first.what if v.first else report.headline(v)
-            out.append(f"<failure message={quoteattr(_xml(message))}>{text}</failure>")
+            message = f"first divergence: {v.first.what}" if v.first else report.headline(v)
+            out.append(f'<failure type="mismatch" message={quoteattr(_xml(message))}>{text}</failure>')
         elif v.status is Status.NOT_JUDGED:
-            out.append(f"<error message={quoteattr(_xml('; '.join(v.reasons)))}>{text}</error>")
+            message = "not judged: " + "; ".join(v.reasons)
+            out.append(f'<error type="not judged" message={quoteattr(_xml(message))}>{text}</error>')
         else:
             out.append(f"<system-out>{text}</system-out>")
         out.append("</testcase>")
-    out.append("</testsuite></testsuites>")
+    out += ["</testsuite>", "</testsuites>"]
     return "\n".join(out) + "\n"
+
+
+def _seconds(v: Verdict) -> float:
+    return sum(float(r.get("seconds") or 0) for r in v.runs)
 
 
 def _xml(text: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from mlu_backend.parity import coverage, plots, report
+from mlu_backend.parity import plots, report
 from mlu_backend.parity.findings import Status, Verdict
 
 _TONE = {Status.MATCH: "info", Status.MISMATCH: "error", Status.NOT_JUDGED: "warning"}
@@ -16,7 +17,9 @@ def fragment(v: Verdict) -> str:
     out = [f'<div class="parity {_TONE[v.status]}">']
     out.append(f'<p class="{_TONE[v.status]}"><strong class="tag">{escape(report.headline(v))}</strong></p>')
     facts = [*v.reasons, *(report.facts(v) if v.compared else ())]
-    out.append("<ul>" + "".join(f"<li>{escape(text)}</li>" for text in facts) + "</ul>")
+    if v.status is not Status.NOT_JUDGED or v.compared:
+        facts.append(f"reference {v.reference or 'emulated-cuda'}, profile {v.profile}")
+    out.append(_list(facts))
     if v.first is not None:
         text = "\n".join([v.first.what, "", *report.first_lines(v.first)])
         out.append(f"<h3>First divergence</h3><pre>{escape(text)}</pre>")
@@ -39,27 +42,31 @@ def fragment(v: Verdict) -> str:
             for w in v.worst
         ]
         out.append(
-            "<h3>Worst ten</h3>" + _table(("what", "step", "mean error", "single", "error of inputs", "limit"), rows)
-        )
-    if v.coverage is not None:
-        out.append(f"<h3>Edit coverage</h3><p>{escape(coverage.summary(v.coverage))}</p>")
-        unreached = coverage.unreached_functions(v.coverage)
-        rows = [
-            (where, ", ".join(f"line {r['line']} {r['code']}" for r in items)) for where, items in unreached.items()
-        ]
-        rows += [
-            (path, f"all {count}: no edit of the file ran") for path, count in coverage.unused_files(v.coverage).items()
-        ]
-        if rows:
-            out.append(
-                "<details><summary>Edits that were not reached</summary>"
-                + _table(("where", "edits"), rows)
-                + "</details>"
+            "<h3>Worst ten</h3>"
+            + _table(
+                ("what", "step", "mean error", "largest single error", "mean error of inputs", "limit of the mean"),
+                rows,
             )
+        )
+    left = report.left_for_people(v)
+    if left:
+        out.append("<h3>Left for you, and this run went through it</h3>" + _list(left))
+    if v.coverage is not None:
+        out.append(f"<h3>Edit coverage</h3><p>{escape(report.coverage_line(v))}</p>")
+        places = list(report.unreached(v))
+        if places:
+            out.append(f"<details><summary>{escape(places[0].rstrip(':'))}</summary>{_list(places[1:])}</details>")
     if v.notes:
-        out.append("<h3>Notes</h3><ul>" + "".join(f"<li>{escape(n)}</li>" for n in v.notes) + "</ul>")
+        out.append("<h3>Notes</h3>" + _list(v.notes))
+    steps = list(report.next_steps(v))
+    if steps:
+        out.append("<h3>Next</h3>" + _list(steps))
     out.append("</div>")
     return "".join(out)
+
+
+def _list(texts: Iterable[str]) -> str:
+    return "<ul>" + "".join(f'<li style="overflow-wrap:anywhere">{escape(text)}</li>' for text in texts) + "</ul>"
 
 
 def _scrolling(markup: str) -> str:

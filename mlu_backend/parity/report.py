@@ -5,8 +5,10 @@ rest.
 
 from __future__ import annotations
 
+import itertools
+import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mlu_backend.parity import coverage
@@ -32,7 +34,9 @@ def figures(v: Verdict) -> str:
     """What the verdict rests on."""
     parts = [f"{_count(v.compared, 'tensor')} compared", f"{v.equal} equal bit for bit", f"{v.within} within limits"]
     beyond = v.compared - v.equal - v.within
-    if beyond:
+    if v.compared and v.equal == v.compared:
+        parts[1:] = ["all equal bit for bit"] if v.compared > 1 else ["equal bit for bit"]
+    elif beyond:
         parts.append(f"{beyond} beyond")
     where = ", ".join(_count(*x) for x in ((v.calls, "module call"), (v.steps, "step"), (v.ranks, "process")))
     text = f"{', '.join(parts)} ({where})"
@@ -68,9 +72,52 @@ def control_line(v: Verdict) -> str:
     )
 
 
+def differences_line(v: Verdict) -> str:
+    """How many differences of which category; a tensor may have several, and not every difference is in a tensor."""
+    if not v.total_differences:
+        return ""
+    counts = ", ".join(f"{number} of {category}" for category, number in categories(v).items() if number)
+    text = _count(v.total_differences, "difference")
+    if v.total_differences > len(v.differences):
+        return f"{text}; among the first {len(v.differences)}: {counts}"
+    return f"{text}: {counts}"
+
+
 def facts(v: Verdict) -> list[str]:
     """What the verdict rests on, a sentence each."""
-    return [text for text in (figures(v), v.first_step, v.loss_curve, control_line(v)) if text]
+    return [t for t in (figures(v), differences_line(v), v.first_step, v.loss_curve, control_line(v)) if t]
+
+
+def left_for_people(v: Verdict) -> list[str]:
+    """Findings that the migration left to be decided, whose line this run went through."""
+    return [f"{r['code']} {r['path']}:{r['source']} {r['message']}" for r in (v.coverage or {}).get("left", ())]
+
+
+def next_steps(v: Verdict) -> Iterator[str]:
+    """What to do now, a sentence each."""
+    report = v.coverage or {}
+    if v.status is Status.NOT_JUDGED:
+        if any(reason.startswith("no mlu device") for reason in v.reasons):
+            yield "see what is missing: mlu-migrate doctor"
+        return
+    if v.status is Status.MISMATCH:
+        if report.get("left"):
+            yield "decide first on what the migration left for you and this run went through; it may be the cause"
+        if v.profile != "exact":
+            yield "compare with --profile exact, which does not round: what differs there is a fault"
+        yield "keep both programs and their records to look into: --keep DIR"
+    elif report.get("exercised", 0) < report.get("edits", 0):
+        yield (
+            "nothing is known of the edits that were not reached: compare commands that call these places too, for "
+            "example as further entries of pyproject.toml"
+        )
+    if report.get("proven"):
+        number = len(report["proven"])
+        guesses = f"{number} guess{'es' * (number != 1)} of the migration {'was' if number == 1 else 'were'}"
+        yield (
+            f"{guesses} seen reaching a device: have them made with --evidence and the JSON report "
+            "(--report parity.json)"
+        )
 
 
 def place(site: Any) -> str:
@@ -128,7 +175,7 @@ def first_lines(d: Difference) -> Iterator[str]:
     if d.limit is not None:
         yield f"limit      {d.limit.mean:.0e} mean, {d.limit.single:.0e} single"
     if d.site:
-        yield f"at         {place(d.site)}"
+        yield f"at         {place(d.site)} (line of the candidate)"
     if d.source:
         yield f"forward    {d.source[0]}:{d.source[1]}"
     if d.operator:
@@ -154,7 +201,9 @@ def terminal(v: Verdict, width: int = 80) -> str:
             lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent=" " * 13)
     others = [d for d in v.differences if d is not v.first]
     if others:
-        lines += ["", f"{v.total_differences - 1} more differences; the first of them:"]
+        more = max(v.total_differences - (v.first is not None), len(others))
+        first = "; the first of them" if more > SHOWN else ""
+        lines += ["", f"{more} more difference{'s' * (more != 1)}{first}:"]
         for d in others[:SHOWN]:
             text = (
                 f"step {d.step}  {d.what}: {d.reference} | {d.candidate}"
@@ -162,41 +211,60 @@ def terminal(v: Verdict, width: int = 80) -> str:
                 else f"step {d.step}  {d.what}: {d.outputs}"
             )
             lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
+    left = left_for_people(v)
+    if left:
+        lines += ["", *textwrap.wrap(_left_title(v, len(left)), width)]
+        for text in left[:LISTED]:
+            lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
+        if len(left) > LISTED:
+            lines.append(f"  and {len(left) - LISTED} more, all in the JSON report")
     if v.coverage is not None:
-        lines += ["", *_coverage(v, width)]
+        lines += ["", *textwrap.wrap(coverage_line(v), width)]
+        for text in unreached(v):
+            lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
     if v.notes:
         lines += ["", "Notes"]
         for note in v.notes:
-            lines += (
-                textwrap.wrap(note, width, initial_indent="  ", subsequent_indent="  ", drop_whitespace=False)
-                if note
-                else []
-            )
+            indent = "  " + " " * (len(note) - len(note.lstrip()))
+            lines += textwrap.wrap(note.strip(), width, initial_indent=indent, subsequent_indent=indent)
+    steps = list(next_steps(v))
+    if steps:
+        lines += ["", "Next"]
+        for text in steps:
+            lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="    ")
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines) + "\n"
 
 
-def _coverage(v: Verdict, width: int) -> Iterator[str]:
+def _left_title(v: Verdict, number: int) -> str:
+    text = f"{_count(number, 'finding')} left for you by the migration, which this run went through"
+    return f"{text} without a difference:" if v.status is Status.MATCH else f"{text}:"
+
+
+def coverage_line(v: Verdict) -> str:
+    """How many edits ran and, in a match, that they matched."""
     report = v.coverage or {}
-    matched = " and matched" if v.status is Status.MATCH else ""
-    text = coverage.summary(report).replace("edits ran", f"edits ran{matched}")
-    yield from textwrap.wrap(text, width)
-    unreached = coverage.unreached_functions(report)
-    for where, rows in list(unreached.items())[:LISTED]:
-        listed = ", ".join(f"line {r['line']} {r['code']}" for r in rows[:6]) + (" ..." if len(rows) > 6 else "")
-        yield from textwrap.wrap(
-            f"{where} would reach {listed}", width, initial_indent="  ", subsequent_indent="      "
-        )
-    if len(unreached) > LISTED:
-        yield f"  and {len(unreached) - LISTED} more places, all in the JSON report"
+    text = coverage.summary(report)
+    if v.status is Status.MATCH and report["exercised"]:
+        text = re.sub(r"^(\d+ of \d+ edits?) ran", r"\1 ran and matched", text)
+    return text
+
+
+def unreached(v: Verdict) -> Iterator[str]:
+    """The places of edits that were not reached, with the lines of the original; nothing where all were."""
+    report = v.coverage or {}
+    places = coverage.unreached_functions(report)
     idle = coverage.unused_files(report)
+    if places or idle:
+        yield "Not reached (lines of the original):"
+    for where, rows in list(places.items())[:LISTED]:
+        listed = ", ".join(f"line {r.get('source', r['line'])} {r['code']}" for r in rows[:6])
+        yield f"{where}: {listed}{' ...' if len(rows) > 6 else ''}"
+    if len(places) > LISTED:
+        yield f"and {len(places) - LISTED} more places, all in the JSON report"
     if idle:
-        first = ", ".join(f"{path} ({count})" for path, count in list(idle.items())[:UNUSED])
-        more = f" and {len(idle) - UNUSED} more" if len(idle) > UNUSED else ""
-        text = f"files (with their number of edits) of which no edit ran: {first}{more}"
-        yield from textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
-    if report.get("proven"):
-        text = f"unsafe findings seen reaching a device: {len(report['proven'])}; pass the JSON report to --evidence"
-        yield from textwrap.wrap(text, width)
+        first = ", ".join(f"{path} ({_count(count, 'edit')})" for path, count in list(idle.items())[:UNUSED])
+        more = f" and {_count(len(idle) - UNUSED, 'more file')}" if len(idle) > UNUSED else ""
+        yield f"nothing of {first}{more}"
 
 
 def markdown(v: Verdict) -> str:
@@ -212,7 +280,7 @@ def markdown(v: Verdict) -> str:
         out += [
             "## Differences in order",
             "",
-            "| step | what | reference | candidate | inputs | outputs |",
+            "| step | what | reference | candidate | error of inputs | error of outputs |",
             "|---|---|---|---|---|---|",
         ]
         for d in v.differences[:50]:
@@ -226,18 +294,40 @@ def markdown(v: Verdict) -> str:
         out += [f"| {r.step} | {r.reference:.8g} | {r.candidate:.8g} | {r.error:.1e} |" for r in v.losses[:100]]
         out.append("")
     if v.worst:
-        out += ["## Worst ten", "", "| what | step | mean | single | inputs | limit |", "|---|---|---|---|---|---|"]
+        out += [
+            "## Worst ten",
+            "",
+            "| what | step | mean error | largest single error | mean error of inputs | limit of the mean |",
+            "|---|---|---|---|---|---|",
+        ]
         for w in v.worst:
             out.append(
                 f"| {_md(w['what'])} | {w['step']} | {w['mean']:.1e} | {w['single']:.1e} "
                 f"| {w['inputs']:.1e} | {w['limit']:.0e} |"
             )
         out.append("")
+    left = left_for_people(v)
+    if left:
+        out += ["## Left for you", "", _md(_left_title(v, len(left))), "", *(f"- {_md(t)}" for t in left), ""]
     if v.coverage is not None:
-        out += ["## Edit coverage", "", *_coverage(v, 10_000), ""]
+        title, *places = list(unreached(v)) or [""]
+        out += ["## Edit coverage", "", coverage_line(v), "", *([title, ""] if title else [])]
+        out += [*(f"- {_md(text)}" for text in places), ""] if places else []
     if v.notes:
-        out += ["## Notes", "", *(f"- {_md(n)}" for n in v.notes), ""]
+        out += ["## Notes", "", *_notes(v.notes), ""]
+    steps = list(next_steps(v))
+    if steps:
+        out += ["## Next", "", *(f"- {_md(text)}" for text in steps), ""]
     return "\n".join(out)
+
+
+def _notes(notes: Iterable[str]) -> Iterator[str]:
+    """A list; notes that are indented are a program's output and stand in a block below the one before."""
+    for is_output, group in itertools.groupby(notes, lambda note: note.startswith("    ")):
+        if is_output:
+            yield from ("", "````", *(note[4:].replace("````", "'" * 4) for note in group), "````", "")
+        else:
+            yield from (f"- {_md(note)}" for note in group)
 
 
 def _md(text: str) -> str:

@@ -116,7 +116,21 @@ def test_an_edit_in_a_comment_or_another_language_cannot_be_traced(tmp_path: Pat
     )
     report = coverage.judge(both, tmp_path, [])
     assert report["edits"] == 0 and report["not_traceable"] == 2
-    assert "outside code that can be traced: 2" in coverage.summary(report)
+    assert "2 more in other files than Python or in comments" in coverage.summary(report)
+
+
+def test_findings_left_for_people_are_told_where_their_line_ran(tmp_path: Path) -> None:
+    rows = [
+        {"code": code, "lines": [n, n], "source": [n, n], "applied": False, "severity": severity, "message": "m"}
+        for code, n, severity in (("MLU903", 7, "warning"), ("MLU102", 17, "error"), ("MLU904", 11, "error"))
+    ]
+    rows.append({"code": "MLU203", "lines": [7, 7], "source": [7, 7], "applied": False, "safety": "unsafe"})
+    path = tmp_path / "map.json"
+    path.write_text(json.dumps({"version": 1, "files": {"train.py": rows}}))
+    outcome = run_recorded(tmp_path, SOURCE, edits=str(path))
+    report = coverage.judge(read_map(path), tmp_path, coverage.read(outcome.trace))
+    assert [(r["code"], r["source"], r["message"]) for r in report["left"]] == [("MLU102", 17, "m"), ("MLU903", 7, "m")]
+    assert report["edits"] == 0
 
 
 def test_the_header_of_a_compound_statement_is_not_its_body() -> None:

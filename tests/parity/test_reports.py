@@ -123,7 +123,7 @@ def test_the_terminal_names_place_operator_errors_and_the_last_edit() -> None:
         "outputs 1.0e-02 mean",
         "the last edit on this line was MLU401 (a -> b)",
         "3 of 5 edits ran; 2 were not reached",
-        "a.py: f would reach line 0 MLU201, line 1 MLU201",
+        "Not reached (lines of the original): a.py: f: line 0 MLU201, line 1 MLU201",
         "30 more differences",
         "--evidence",
         "float64 reference is 1.0e-08 from it, candidate 1.0e-02",
@@ -137,6 +137,55 @@ def test_a_match_says_so_and_that_edits_matched() -> None:
     )
     assert report.terminal(v).splitlines()[0] == "PARITY: match, bit for bit"
     assert "2 of 3 edits ran and matched; 1 was not reached" in report.terminal(v)
+
+
+def reported(v: Verdict) -> list[str]:
+    return [" ".join(text.split()) for text in (report.terminal(v), report.markdown(v), html.fragment(v))]
+
+
+def test_every_report_names_what_the_migration_left_and_this_run_went_through() -> None:
+    v = mismatch()
+    assert v.coverage is not None
+    v.coverage["left"] = [{"code": "MLU903", "path": "gpu.py", "source": 38, "message": "the capability decides"}]
+    for text in reported(v):
+        assert "MLU903 gpu.py:38 the capability decides" in text and "decide first on what the migration left" in text
+    assert "1 finding left for you by the migration, which this run went through:" in reported(v)[0]
+    v.status = Status.MATCH
+    assert "which this run went through without a difference:" in reported(v)[0]
+    assert not any("decide first" in text for text in reported(v))
+
+
+def test_figures_do_not_contradict_each_other() -> None:
+    v = mismatch()
+    assert report.differences_line(v) == "31 differences: 31 of numbers"
+    v.total_differences = 900
+    assert report.differences_line(v) == "900 differences; among the first 31: 31 of numbers"
+    v = Verdict(Status.MATCH, compared=2, equal=2)
+    assert report.figures(v).startswith("2 tensors compared, all equal bit for bit (")
+    v = mismatch()
+    v.differences, v.total_differences = v.differences[:2], 2
+    assert "\n1 more difference:\n" in report.terminal(v)
+
+
+def test_lines_of_edits_that_were_not_reached_are_those_of_the_original() -> None:
+    v = mismatch()
+    assert v.coverage is not None
+    v.coverage["list"] = [{**row, "source": row["line"] + 100} for row in v.coverage["list"]]
+    assert all("a.py: f: line 100 MLU201, line 101 MLU201" in text for text in reported(v))
+
+
+def test_a_match_that_left_edits_out_says_what_to_do_next() -> None:
+    v = Verdict(Status.MATCH, compared=1, equal=1, coverage=mismatch().coverage)
+    assert all("compare commands that call these places too" in text for text in reported(v))
+    assert all("1 guess of the migration was seen reaching a device" in text for text in reported(v))
+
+
+def test_output_of_a_program_keeps_its_indent_and_no_line_ends_in_a_space() -> None:
+    v = not_judged("x")
+    v.notes = ["it ended with:", "    Traceback:", "      File 'a.py'", "and a long note " * 12]
+    text = report.terminal(v)
+    assert "\n      Traceback:\n        File 'a.py'\n" in text and not any(t.endswith(" ") for t in text.splitlines())
+    assert "\n````\nTraceback:\n  File 'a.py'\n````\n" in report.markdown(v)
 
 
 def test_not_judged_gives_the_reason_and_no_figures() -> None:
@@ -171,9 +220,11 @@ def test_junit_is_well_formed_and_has_the_right_kind_of_case() -> None:
         "tests": "3",
         "failures": "1",
         "errors": "1",
+        "time": "1.50",
+        "skipped": "0",
     }
     assert [case[0].tag for case in suite] == ["failure", "error", "system-out"]
-    assert suite[2].attrib["name"] == "train" and suite[1][0].attrib["message"] == "why"
+    assert suite[2].attrib["name"] == "train" and suite[1][0].attrib["message"] == "not judged: why"
 
 
 class Tags(HTMLParser):
