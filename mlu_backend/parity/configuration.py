@@ -52,6 +52,19 @@ def configuration(ours: align.Run, theirs: align.Run) -> tuple[list[Difference],
     return faults, notes
 
 
+def apart(ours: align.Run, theirs: align.Run) -> int | None:
+    """The step in which the generators of the device parted; None if they did not, or no generator of one was used."""
+    for x, y in zip(ours.process.of("random"), theirs.process.of("random"), strict=False):
+        if x["states"].get("device") != y["states"].get("device"):
+            return int(x["step"])
+    return None
+
+
+def compiles(run: align.Run) -> bool:
+    """Whether the program asked for compiled code."""
+    return run.process.first("compiled") is not None
+
+
 def _sequence(
     what: str, a: list[Event], b: list[Event], show: Callable[[Event], str], sites: dict[int, tuple[str, int, str]]
 ) -> Iterator[Difference]:

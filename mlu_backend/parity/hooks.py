@@ -39,7 +39,7 @@ def install(recorder: Recorder) -> None:
     _seeds(recorder)
     _loaders(recorder)
     collectives.install(recorder)
-    _compiled_functions()
+    _compiled_functions(recorder)
     _exits(recorder)
     if recorder.options.level == "module" and recorder.options.focus is None:
         _operators_until_modules(recorder)
@@ -176,14 +176,24 @@ def _patch_scaler(recorder: Recorder, scaler: type) -> None:
     scaler.__init__, scaler.scale, scaler.update = init, scaled, updated  # type: ignore[attr-defined, misc]
 
 
-def _compiled_functions() -> None:
+def _compiled_functions(recorder: Recorder) -> None:
     """What a compiled function does inside is not recorded; modules are recognised by themselves."""
-    original = torch.compile
+    original, in_place = torch.compile, torch.nn.Module.compile
+
+    @functools.wraps(in_place)
+    def compile_in_place(self: torch.nn.Module, *args: Any, **options: Any) -> None:
+        if recorder.ready():
+            recorder.note("compiled")
+        in_place(self, *args, **options)
+
+    torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]
 
     @functools.wraps(original)
     def compile(model: Any = None, **options: Any) -> Any:
         if model is None:
             return lambda found: compile(found, **options)
+        if recorder.ready():
+            recorder.note("compiled")
         made = original(model, **options)
         return made if isinstance(made, torch.nn.Module) else as_compiled(made)
 

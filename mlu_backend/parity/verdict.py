@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from mlu_backend.parity import align, control, curve, divergence, ending, metrics, quantities, tolerance
+from mlu_backend.parity import align, control, curve, divergence, draws, ending, metrics, quantities, tolerance
 from mlu_backend.parity.align import Pair, Point
-from mlu_backend.parity.configuration import configuration
+from mlu_backend.parity.configuration import apart, compiles, configuration
 from mlu_backend.parity.control import Sensitivity
 from mlu_backend.parity.findings import Category, Difference, LossRow, Status, Verdict, not_judged
 from mlu_backend.parity.metrics import Error
@@ -126,6 +126,7 @@ class _Judge:
         self.v, self.q = verdict, question
         self._where = (0, 0)  # process that is being judged
         self._losses: dict[control.Where, list[LossRow]] = {}
+        self._apart: dict[control.Where, int | None] = {}  # of programs that compile: when their generators parted
         self._backward: dict[int, Error] = {}  # largest error of a gradient so far, by step
         self._parameters: tuple[int, float] = (0, 0.0)  # step they were last recorded after, and their error then
         self._moved = metrics.NONE  # the largest error of anything in this process so far
@@ -140,6 +141,8 @@ class _Judge:
         """One pair of processes."""
         rank, self._where = ours.rank, where
         self._backward, self._parameters, self._moved = {}, (0, 0.0), metrics.NONE
+        if compiles(theirs):
+            self._apart[where] = apart(ours, theirs)
         faults, notes = configuration(ours, theirs)
         for difference in faults:
             difference.rank = rank
@@ -369,22 +372,7 @@ class _Judge:
         v.first = divergence.first(v.differences)
         if v.differences:
             v.status = Status.MISMATCH
-            self._unrepeatable()
-
-    def _unrepeatable(self) -> None:
-        """A reference on another device draws other random numbers on the device; that is no fault of the migration."""
-        v = self.v
-        if self.q.reference == "emulated-cuda" or v.first is None or v.first.category is not Category.NUMBERS:
-            return
-        if v.first.random:
-            what = f"{v.first.path or v.first.what} draws random numbers on the device"
-            instead = "switch dropout off for the comparison"
-        elif v.first.kind == align.INPUT:
-            what = f"{v.first.what} is other data from the start, and may have been drawn on the device"
-            instead = "draw it on the CPU"
-        else:
-            return
-        v.status = Status.NOT_JUDGED
-        v.reasons.append(
-            f"{what}, which a reference on another device cannot repeat; use --reference emulated-cuda, or {instead}"
-        )
+            reason = draws.unrepeatable(v.first, self.q.reference, self._apart)
+            if reason:
+                v.status = Status.NOT_JUDGED
+                v.reasons.append(reason)

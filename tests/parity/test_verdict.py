@@ -45,6 +45,7 @@ class Made:
         self.rank, self.world = 0, 1
         self.lr = [0.1, 0.1]
         self.trouble: str | None = None
+        self.compiled, self.drawn = True, ["s1", "s2"]
         self.status: int | None = 0
         self.ended = True
 
@@ -67,6 +68,8 @@ class Made:
             environment=self.environment,
         )
         w.event(k="site", id=0, file="train.py", line=12, function="main")
+        if self.compiled:
+            w.event(k="compiled", step=0, site=0)
         w.event(k="site", id=1, file="model.py", line=7, function="forward")
         if self.trouble:
             w.event(k="trouble", text=self.trouble)
@@ -102,6 +105,7 @@ class Made:
                 groups = [{"count": 2, "weight_decay": self.decay}]
                 w.event(k="optimizer", opt=0, step=0, type="SGD", groups=groups, site=0)
             w.event(k="step", step=step, opt=0, lr=[self.lr[step]], site=0)
+            w.event(k="random", when="step", step=step, states={"device": self.drawn[step]})
         if self.ended:
             w.event(k="end", reason="exit", steps=self.calls, troubles={})
         w.close()
@@ -469,6 +473,20 @@ def test_random_numbers_of_another_device_cannot_be_judged(judged: Judged) -> No
         made.a[0] = made.a[0].flip(0)
 
     assert judged(change, before=dropout, reference="trace").status is Status.NOT_JUDGED
+
+
+def test_numbers_that_compiled_code_drew_cannot_be_judged(judged: Judged) -> None:
+    def other(made: Made) -> None:
+        made.b[1], made.drawn[1] = made.b[1] * 1.5, "other"
+
+    def eager(made: Made) -> None:
+        other(made)
+        made.compiled = False
+
+    found = judged(other)
+    assert found.status is Status.NOT_JUDGED and "TORCH_COMPILE_DISABLE=1" in found.reasons[0]
+    assert judged(eager).status is Status.MISMATCH
+    assert judged(lambda made: made.b.__setitem__(1, made.b[1] * 1.5)).status is Status.MISMATCH
 
 
 def test_the_same_draws_on_the_same_device_are_judged(judged: Judged) -> None:
