@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from mlu_migrate import messages
 from mlu_migrate.model import FileResult, Finding, RunResult, Severity
 
 
@@ -44,7 +45,7 @@ def _rows(file: FileResult, migrated: Path) -> Iterator[dict[str, Any]]:
             "applied": finding.applied,
             "safety": finding.safety.value,
             "severity": finding.severity.value,
-            "message": finding.message,
+            "message": messages.render(finding)[0],
             "fingerprint": finding.fingerprint,
             "cell": finding.cell,
         }

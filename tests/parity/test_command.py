@@ -84,6 +84,14 @@ def test_findings_that_were_not_applied_are_in_the_map_and_advice_is_not(tmp_pat
     assert row["applied"] is False and row["safety"] == "unsafe"
 
 
+def test_warnings_for_people_are_in_the_map_with_their_words(tmp_path: Path, project: Path) -> None:
+    run = pipeline.run(gathering.targets_of([project]), Settings(), Options(cache=False, jobs=1))
+    rows = [row for rows in editmap.edit_map(run.result, tmp_path)["files"].values() for row in rows]
+    left = [row for row in rows if not row["applied"] and row["severity"] in ("error", "warning")]
+    assert len(left) == sum(f.severity.value != "info" and not f.applied for f in run.result.findings)
+    assert all(row["message"] for row in left)
+
+
 def test_every_edit_of_a_real_migration_lies_on_a_line_that_changed(tmp_path: Path, project: Path) -> None:
     run = pipeline.run(gathering.targets_of([project]), Settings(), Options(cache=False, jobs=1))
     for file in run.result.files:
