@@ -14,7 +14,9 @@ from typing import Any
 from mlu_backend.parity.trace import Process, Row, Trace
 
 Key = tuple[Hashable, ...]
-NUMERIC = ("state", "call", "op", "loss", "grad", "grads", "parameters", "collective", "autograd")
+NUMERIC = ("state", "call", "op", "loss", "grad", "grads", "parameters", "collective", "autograd", "saved")
+_AVERAGING = ("torch.nn.modules.batchnorm.", "torch.nn.modules.instancenorm.")
+"""Modules that follow averages, whose options a training may not show."""
 INPUT = "input"
 """What the program hands to a module that it calls from outside any other: a point of its own, before the call."""
 
@@ -154,7 +156,7 @@ class _Builder:
             "autocast": event.get("autocast"),
             "ended": event.get("trouble", "returned"),
         }
-        if not module["parameters"]:
+        if not module["parameters"] or module["type"].startswith(_AVERAGING):
             point.facts["options"] = module["options"]
         point.exact = {str(name): key for name, key in event.get("exact", [])}
         point.random = "Drop" in module["type"].rsplit(".", 1)[-1]  # Dropout, DropPath, StochasticDropout ...
@@ -222,6 +224,10 @@ class _Builder:
     def _parameters(self, event: dict[str, Any]) -> None:
         when = f"after step {event['step']}" if not event.get("when") else "at the end"
         point = self._new(event, ("parameters", event["opt"], event.get("when", "")), f"parameters {when}")
+        self._tensors(event["items"], point, "out")
+
+    def _saved(self, event: dict[str, Any]) -> None:
+        point = self._new(event, ("saved",), "torch.save")
         self._tensors(event["items"], point, "out")
 
     def _collective(self, event: dict[str, Any]) -> None:

@@ -38,6 +38,7 @@ def install(recorder: Recorder) -> None:
     _scaler(recorder)
     _seeds(recorder)
     _loaders(recorder)
+    _files(recorder)
     collectives.install(recorder)
     _compiled_functions(recorder)
     _exits(recorder)
@@ -274,6 +275,18 @@ def _loaders(recorder: Recorder) -> None:
             )
 
     DataLoader.__init__ = made  # type: ignore[method-assign]
+
+
+def _files(recorder: Recorder) -> None:
+    original = torch.save
+
+    @functools.wraps(original)
+    def save(obj: Any, *args: Any, **kwargs: Any) -> None:
+        if recorder.ready():
+            recorder.saved(obj)
+        original(obj, *args, **kwargs)
+
+    torch.save = save
 
 
 def _length(dataset: Any) -> int | None:

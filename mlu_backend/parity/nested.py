@@ -50,3 +50,14 @@ def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tupl
             yield from tensors(value, str(i), 1)
     if kwargs:
         yield from tensors(kwargs)
+
+
+def saved(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a checkpoint, all of them however many there are: mappings within mappings, and whole modules."""
+    if isinstance(value, torch.nn.Module):
+        yield from saved(value.state_dict(), name, depth)
+    elif isinstance(value, Mapping) and depth < MAX_DEPTH:
+        for key, item in list(value.items()):
+            yield from saved(item, f"{name}.{key}" if name else str(key), depth + 1)
+    else:
+        yield from tensors(value, name, depth)

@@ -14,7 +14,7 @@ def class_of(point: Point) -> str:
     """Its operator class in the table of limits."""
     if point.kind in ("state", "loss", "parameters"):
         return point.kind
-    if point.kind in ("grad", "grads", "autograd"):
+    if point.kind in ("grad", "grads", "autograd", "saved"):
         return "gradient"
     if point.kind == "call":
         return tolerance.class_of_module(point.type)

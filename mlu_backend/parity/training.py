@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from mlu_backend.parity import nested
 from mlu_backend.parity.measuring import Measuring
 from mlu_backend.parity.surroundings import as_number, hyperparameters, random_states
 
@@ -143,6 +144,15 @@ class Training(Measuring):
             if optimizer is not None:
                 items = [[n, self.stat(p, fresh=True)] for n, p in self._parameter_names(optimizer, number)]
                 self.writer.event(k="parameters", step=self.step, opt=number, items=items, when=when)
+
+    def saved(self, value: Any) -> None:
+        """
+        What goes into a file: averages, buffers and states of optimizers that nothing else may show before the end.
+        """
+        with self._quiet():
+            items = [[name, self.stat(tensor)] for name, tensor in nested.saved(value)]
+            if items:
+                self.writer.event(k="saved", step=self.step, items=items, site=self.site(3))
 
     def scaled(self, loss: torch.Tensor, result: torch.Tensor) -> None:
         """A loss was multiplied by a scale: the loss is what is recorded when its backward pass starts."""

@@ -134,6 +134,7 @@ class _Judge:
     def report(self, difference: Difference) -> None:
         self._moved = metrics.UNRELATED
         self.v.total_differences += 1
+        self.v.totals[difference.category] = self.v.totals.get(difference.category, 0) + 1
         if len(self.v.differences) < KEPT:
             self.v.differences.append(difference)
 
@@ -217,7 +218,7 @@ class _Judge:
         if a.kind == align.INPUT:
             return self._moved
         mean = single = 0.0
-        if a.kind in ("grad", "grads", "parameters"):
+        if a.kind in ("grad", "grads", "parameters", "saved"):
             before = self._backward.get(a.step, metrics.NONE)
             mean, single = before.mean, before.single
         for name, x in a.inputs.items():

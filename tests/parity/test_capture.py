@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from mlu_backend.parity import align, inject, nested, trace
+from mlu_backend.parity import align, inject, nested, trace, verdict
 from mlu_backend.parity.options import VARIABLE, Options
 from parity.conftest import TRAIN, environment, plain_output, run_recorded
 
@@ -293,6 +293,31 @@ def test_parameters_a_module_got_later_have_their_names_at_every_level(recorded:
     ]
     wanted = ["Sequential.0.weight", "Sequential.0.bias", "Sequential.1.weight", "Sequential.1.bias"]
     assert names[0] == names[1] == [*wanted, "optimizer0.group0.4"]
+
+
+def test_what_is_saved_is_judged_though_nothing_else_shows_it(recorded: Recorded) -> None:
+    source = (
+        "import copy, torch\nnet = torch.nn.Sequential(torch.nn.Linear(2, 2))\nmean = copy.deepcopy(net)\n"
+        "net(torch.ones(1, 2)).sum().backward()\ntorch.optim.SGD(net.parameters(), 0.1).step()\n"
+        "torch.save({'net': net, 'mean': mean.state_dict(), 'step': 1, 'more': [torch.ones(3)]}, 'net.pt')\n"
+    )
+    ours = recorded(source)
+    theirs = recorded(source.replace("torch.save", "mean[0].bias.data += 1; torch.save"))
+    first = verdict.judge(ours, theirs, verdict.Question(need_device=False)).first
+    assert first is not None and first.what == "torch.save: mean.0.bias"
+    assert first.site == ("train.py", 6, "<module>")
+    names = [name for name, _ in ours.processes[0].first("saved")["items"]]
+    assert names == ["net.0.weight", "net.0.bias", "mean.0.weight", "mean.0.bias", "more.0"]
+
+
+def test_a_momentum_that_only_averages_follow_is_named(recorded: Recorded) -> None:
+    source = (
+        "import torch\nnet = torch.nn.BatchNorm1d(2, momentum=0.1)\n"
+        "net(torch.ones(3, 2)).sum().backward()\ntorch.optim.SGD(net.parameters(), 0.1).step()\n"
+    )
+    theirs = recorded(source.replace("0.1)\n", "0.2)\n", 1))
+    first = verdict.judge(recorded(source), theirs, verdict.Question(need_device=False)).first
+    assert first is not None and first.what == "BatchNorm1d: options" and "momentum=0.2" in first.candidate
 
 
 def test_a_program_that_replaces_itself_leaves_its_records(recorded: Recorded) -> None:
