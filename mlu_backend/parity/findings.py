@@ -96,13 +96,17 @@ class ControlFigures:
 
 @dataclass
 class Verdict:
-    """Everything a report says. ``layers``: largest mean error by module path and step."""
+    """
+    Everything a report says. ``differences`` are those kept, ``total_differences`` and ``totals`` count all.
+    ``layers``: largest mean error by module path and step.
+    """
 
     status: Status
     reasons: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     total_differences: int = 0
+    totals: dict[Category, int] = field(default_factory=dict)
     first: Difference | None = None
     losses: list[LossRow] = field(default_factory=list)
     loss_limit: Limit | None = None

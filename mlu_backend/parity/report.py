@@ -77,10 +77,7 @@ def differences_line(v: Verdict) -> str:
     if not v.total_differences:
         return ""
     counts = ", ".join(f"{number} of {category}" for category, number in categories(v).items() if number)
-    text = _count(v.total_differences, "difference")
-    if v.total_differences > len(v.differences):
-        return f"{text}; among the first {len(v.differences)}: {counts}"
-    return f"{text}: {counts}"
+    return f"{_count(v.total_differences, 'difference')}: {counts}"
 
 
 def facts(v: Verdict) -> list[str]:
@@ -220,8 +217,8 @@ def terminal(v: Verdict, width: int = 80) -> str:
             lines.append(f"  and {len(left) - LISTED} more, all in the JSON report")
     if v.coverage is not None:
         lines += ["", *textwrap.wrap(coverage_line(v), width)]
-        for text in unreached(v):
-            lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
+        for number, text in enumerate(unreached(v)):
+            lines += textwrap.wrap(text, width, initial_indent="    " if number else "  ", subsequent_indent="      ")
     if v.notes:
         lines += ["", "Notes"]
         for note in v.notes:
@@ -335,5 +332,6 @@ def _md(text: str) -> str:
 
 
 def categories(v: Verdict) -> dict[str, int]:
-    """Number of kept differences by category, in the order of judgement."""
-    return {c.value: sum(d.category is c for d in v.differences) for c in Category}
+    """Number of all differences by category, in the order of judgement."""
+    kept = {c: sum(d.category is c for d in v.differences) for c in Category}
+    return {c.value: max(kept[c], v.totals.get(c, 0)) for c in Category}

@@ -106,7 +106,9 @@ class Session:
             controlled=not self.is_trace,
         )
         if candidate.status != 0:
-            return self._finish(self._failed(reference, theirs, question, candidate))
+            found = self._failed(reference, theirs, question, candidate)
+            self._coverage(found, candidate)
+            return self._finish(found)
         found = self._controlled(verdict.judge(reference, theirs, question), reference, theirs, question)
         found = self._repeated(found, reference)
         if found.status is not Status.NOT_JUDGED:
@@ -229,6 +231,7 @@ class Session:
         found.notes += ["output of the candidate ended with:", *(f"    {line}" for line in tail[-12:])]
         found.differences.insert(0, difference)
         found.total_differences += 1
+        found.totals[difference.category] = found.totals.get(difference.category, 0) + 1
         found.first = difference
         locate.attach_edits(found, self.edits)
         return found
