@@ -18,7 +18,7 @@ import torch
 
 from mlu_backend.parity import nested, truth
 from mlu_backend.parity.compiled import inside, is_compiled, operators_unwatched
-from mlu_backend.parity.surroundings import autocast_state, digest
+from mlu_backend.parity.surroundings import autocast_state, described, digest
 from mlu_backend.parity.training import Training
 
 
@@ -182,7 +182,7 @@ class Recorder(Training):
                 path=path,
                 type=f"{type(module).__module__}.{type(module).__qualname__}",
                 source=source,
-                options=module.extra_repr()[:200],
+                options=described(module),
                 parameters=sum(1 for _ in module.parameters(recurse=False)),
             )
         return known

@@ -24,6 +24,7 @@ from mlu_backend.parity.options import Options
 from mlu_backend.parity.statistics import NotMeasurable, measure_plain, plain
 from mlu_backend.parity.surroundings import (
     DTYPE,
+    as_length,
     capturing,
     compiling,
     device_type,
@@ -220,7 +221,7 @@ class Measuring:
         if found is None:
             if len(self._kinds) > 20_000:
                 self._kinds.clear()
-            shape = tuple(int(s) for s in tensor.shape)
+            shape = tuple(as_length(s) for s in tensor.shape)
             found = self._kinds[key] = Kind(shape, DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
         return found
 

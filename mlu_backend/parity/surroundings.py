@@ -107,6 +107,22 @@ def autocast_state() -> str | None:
     return None
 
 
+def described(module: torch.nn.Module) -> str:
+    """A module's options in its own words; a program may have written them with a fault."""
+    try:
+        return str(module.extra_repr())[:200]
+    except Exception:
+        return ""
+
+
+def as_length(length: Any) -> int:
+    """A length of a shape as a number; -1 for one that differs from row to row."""
+    try:
+        return int(length)
+    except (TypeError, ValueError, AttributeError, RuntimeError):
+        return -1
+
+
 def digest(data: bytes) -> str:
     """A short fingerprint."""
     return hashlib.blake2b(data, digest_size=8).hexdigest()

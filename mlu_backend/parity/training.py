@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from mlu_backend.parity import nested
 from mlu_backend.parity.measuring import Measuring
@@ -46,8 +47,8 @@ class Training(Measuring):
         if path in self._states:
             return
         self._states.add(path)
-        items = [[f"{path}.{name}", self.stat(p)] for name, p in root.named_parameters()]
-        buffers = [[f"{path}.{name}", self.stat(b)] for name, b in root.named_buffers()]
+        items = [[f"{path}.{name}", self.stat(p)] for name, p in root.named_parameters() if not is_lazy(p)]
+        buffers = [[f"{path}.{name}", self.stat(b)] for name, b in root.named_buffers() if not is_lazy(b)]
         self.writer.event(k="state", root=path, step=self.step, parameters=items, buffers=buffers)
 
     def backward(self, roots: list[torch.Tensor]) -> None:

@@ -310,6 +310,17 @@ def test_what_is_saved_is_judged_though_nothing_else_shows_it(recorded: Recorded
     assert names == ["net.0.weight", "net.0.bias", "mean.0.weight", "mean.0.bias", "more.0"]
 
 
+def test_lazy_modules_ragged_tensors_and_a_faulty_repr_are_no_trouble(recorded: Recorded) -> None:
+    source = (
+        "import torch\nclass Odd(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
+        "    def extra_repr(self):\n        raise RuntimeError('no words')\n"
+        "torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.LazyBatchNorm1d())(torch.ones(3, 4))\n"
+        "Odd()(torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged))\n"
+    )
+    process = recorded(source).processes[0]
+    assert not list(process.of("trouble")) and len(list(process.of("call"))) == 4
+
+
 def test_a_momentum_that_only_averages_follow_is_named(recorded: Recorded) -> None:
     source = (
         "import torch\nnet = torch.nn.BatchNorm1d(2, momentum=0.1)\n"
