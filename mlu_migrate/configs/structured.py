@@ -63,6 +63,7 @@ _INTERPOLATED = re.compile(
     r"|\$\{(?P<shell>\w+):?-(?P<default>cuda(?::\d+)?|nccl)\}"
 )
 _COMPARED = re.compile(r"(?P<name>[\w.$-]*)\s*[=!]=\s*(?P<q>\\?['\"])(?P<value>cuda(?::\d+)?|nccl)(?P=q)")
+_OF_MATRIX = re.compile(r"\$\{\{\s*matrix\.(?P<name>\w+)\s*\}\}")
 _ASSIGNED = re.compile(r"(?P<name>\w+)=(?P<value>\S+)")  # - DEVICE=cuda
 _CONTAINER_OPTION = re.compile(r"--gpus(?:[= ][^\s'\"]+)?|--runtime[= ]nvidia\b|(?<![\w-])--nv(?![\w-])")
 _OTHER_LIBRARIES = frozenset(
@@ -173,6 +174,8 @@ def _value(doc: Document, leaf: Leaf, values: dict[Path, Leaf], names: dict[Path
     elif _asks_for_cards(doc, leaf, values):
         asked = {"key": name_of(leaf.path) or "", "value": text}
         doc.add("MLU604", "asked", start, end, severity=Severity.ERROR, safety=Safety.MANUAL, args=asked)
+    elif words.is_device(text) and "matrix" in leaf.path and _chooses_file(doc, key):
+        doc.add("MLU602", "matrix-file", start, end, args={"key": key or "", "value": text})
     elif words.is_device(text) and _is_config_group(leaf):
         doc.add("MLU602", "config-group", start, end, severity=Severity.INFO, args={"key": key or "", "value": text})
     elif checks.torch_name(doc, start, end, key):
@@ -227,6 +230,18 @@ def _is_config_group(leaf: Leaf) -> bool:
     return leaf.path[:1] == ("defaults",) and len(leaf.path) == 3 and isinstance(leaf.path[1], int)
 
 
+def _chooses_file(doc: Document, name: str | None) -> bool:
+    """Whether a value of a matrix is part of a path or an image's name: ``docker-${{ matrix.device }}/Dockerfile``."""
+    for match in _OF_MATRIX.finditer(doc.text):
+        if match["name"] == name:
+            start = max(doc.text.rfind(space, 0, match.start()) for space in " \t\n'\"=") + 1
+            end = re.compile(r"[\s'\"]|\Z").search(doc.text, match.end())
+            around = doc.text[start : match.start()] + "x" + doc.text[match.end() : end.start() if end else None]
+            if "/" in around or re.search(r"\.[A-Za-z]\w*$", around):
+                return True
+    return False
+
+
 def _inside_value(doc: Document, start: int, end: int) -> None:
     """``${oc.env:DEVICE,cuda}``, ``matrix.device == 'cuda'`` and ``--gpus all`` inside a value."""
     for match in _INTERPOLATED.finditer(doc.text, start, end):
@@ -234,6 +249,8 @@ def _inside_value(doc: Document, start: int, end: int) -> None:
         checks.value(doc, *match.span(group), match["name"] or match["shell"])
     for match in _COMPARED.finditer(doc.text, start, end):
         name = match["name"].rpartition(".")[2]
+        if match["name"].startswith("matrix.") and _chooses_file(doc, name):
+            continue
         if match.start("value") not in doc.places and (words.names_device(name) or words.names_backend(name)):
             checks.value(doc, *match.span("value"), name)
     if not re.search(r"\s", doc.text[start:end]):

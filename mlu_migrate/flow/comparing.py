@@ -29,10 +29,23 @@ def compared(flow: Flow, node: ast.Compare, child: ast.AST, kind: Kind, depth: i
                 return Use(Proof.OTHER, "membership", Shape.KEEP)
             return Use(Proof.OTHER, "key", Shape.KEEP) if is_mapping(flow, other) else held
         return NOTHING
+    if _asks_for_nvidia(flow, node):
+        return Use(Proof.OTHER, "asks for NVIDIA", Shape.KEEP)
     held = reading.holds(flow, other, kind, depth + 1)
     if held.proof < Proof.NAMED and held.why != LABEL and guards_cuda(flow, node):
         return Use(Proof.SINK, GUARDS, node=node)
     return held
+
+
+def _asks_for_nvidia(flow: Flow, node: ast.Compare) -> bool:
+    """`is_nvidia = platform == "cuda"`: an MLU is none, whatever follows from that."""
+    outer = flow.unit.parent(node)
+    while isinstance(outer, ast.BoolOp):
+        outer = flow.unit.parent(outer)
+    targets = (
+        outer.targets if isinstance(outer, ast.Assign) else [outer.target] if isinstance(outer, ast.AnnAssign) else []
+    )
+    return any("nvidia" in (leaf_of(t) or "").lower().split("_") for t in targets)
 
 
 def is_mapping(flow: Flow, node: ast.expr) -> bool:
