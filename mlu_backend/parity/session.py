@@ -97,7 +97,8 @@ class Session:
             return self._finish(reference)
         candidate = self._run("candidate", plan.migrated, "none")
         if candidate.status is None:
-            return self._finish(not_judged(f"the candidate did not end within {plan.timeout:g} s"))
+            problem = f"the candidate did not end within {plan.timeout:g} s"
+            return self._finish(not_judged(problem, notes=self._output("candidate", candidate)))
         theirs = trace.read(candidate.trace)
         question = verdict.Question(
             profile=plan.profile,
@@ -180,7 +181,7 @@ class Session:
         first = self._run("reference", plan.original, plan.reference)
         problem = _ended_badly("reference", first, plan.timeout)
         if problem:
-            return not_judged(problem)
+            return not_judged(self._outside(problem), notes=self._output("reference", first))
         reference = trace.read(first.trace)
         reasons = verdict.vacuous(reference, reference, verdict.Question(need_device=False))
         if reasons:
@@ -190,7 +191,7 @@ class Session:
         again = self._run("reference again", plan.original, plan.reference, level="step")
         problem = _ended_badly("second reference", again, plan.timeout)
         if problem:
-            return not_judged(problem)
+            return not_judged(self._outside(problem), notes=self._output("second reference", again))
         same = verdict.judge(
             reference, trace.read(again.trace), verdict.Question(need_device=False, steps_only=True, profile="exact")
         )
@@ -216,8 +217,7 @@ class Session:
         """The migrated program stopped with an error: that is a mismatch whatever its numbers were until then."""
         found = verdict.judge(reference, theirs, replace(question, need_device=False))
         found.status = Status.MISMATCH
-        tail = [line for line in outcome.output.strip().splitlines() if line.strip()]
-        error = error_line(outcome.output)
+        error = self._outside(error_line(outcome.output))
         site = self._traceback_site(outcome)
         difference = Difference(
             Category.STRUCTURE,
@@ -228,13 +228,26 @@ class Session:
             kind="failure",
         )
         found.reasons = [f"the candidate failed: {error}"]
-        found.notes += ["output of the candidate ended with:", *(f"    {line}" for line in tail[-12:])]
+        found.notes += self._output("candidate", outcome)
         found.differences.insert(0, difference)
         found.total_differences += 1
         found.totals[difference.category] = found.totals.get(difference.category, 0) + 1
         found.first = difference
         locate.attach_edits(found, self.edits)
         return found
+
+    def _outside(self, text: str) -> str:
+        """Text of a program without the folder of its copy, which is not there any more when it is read."""
+        for folder in (str(self.plan.work), os.path.realpath(self.plan.work)):
+            text = re.sub(re.escape(folder + os.sep) + r"[a-z]+(-[a-z0-9]+)*" + re.escape(os.sep), "", text)
+        return text
+
+    def _output(self, name: str, outcome: Outcome) -> list[str]:
+        """Notes: the last lines that a program printed."""
+        lines = [line for line in self._outside(outcome.output).splitlines() if line.strip()]
+        if not lines:
+            return [f"the {name} printed nothing"]
+        return [f"output of the {name} ended with:", *(f"    {line}" for line in lines[-12:])]
 
     def _controlled(
         self, found: Verdict, reference: trace.Trace, theirs: trace.Trace, question: verdict.Question

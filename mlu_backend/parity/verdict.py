@@ -135,7 +135,6 @@ class _Judge:
         self._moved = metrics.UNRELATED
         self.v.total_differences += 1
         self.v.totals[difference.category] = self.v.totals.get(difference.category, 0) + 1
-        self.v.totals[difference.category] = self.v.totals.get(difference.category, 0) + 1
         if len(self.v.differences) < KEPT:
             self.v.differences.append(difference)
 

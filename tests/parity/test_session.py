@@ -204,6 +204,13 @@ def test_data_that_no_two_runs_get_alike_is_not_blamed_on_the_migration(tmp_path
     assert found.status is Status.NOT_JUDGED and "differ by themselves: Linear: input 0" in found.reasons[0]
 
 
+def test_a_reference_that_fails_shows_how_without_the_name_of_its_copy(tmp_path: Path) -> None:
+    found = session.run(plan(tmp_path, original="import torch\nprint('so far')\nopen(__file__ + 'x')\n"))
+    assert found.status is Status.NOT_JUDGED and "No such file or directory: 'train.pyx'" in found.reasons[0]
+    assert found.notes[0] == "output of the reference ended with:" and "    so far" in found.notes
+    assert not any(str(tmp_path) in text for text in (*found.reasons, *found.notes))
+
+
 def test_a_reference_that_records_nothing_is_not_judged(tmp_path: Path) -> None:
     found = session.run(plan(tmp_path, original="import torch\nprint('nothing to do')\n", reference="cpu"))
     assert found.status is Status.NOT_JUDGED and "nothing was recorded" in found.reasons[0]
