@@ -22,7 +22,13 @@ def fragment(v: Verdict) -> str:
     out.append(_list(facts))
     if v.first is not None:
         text = "\n".join([v.first.what, "", *report.first_lines(v.first)])
-        out.append(f"<h3>First divergence</h3><pre>{escape(text)}</pre>")
+        out.append(f"<h3>First divergence</h3>{_scrolling(f'<pre>{escape(text)}</pre>')}")
+    left = report.left_for_people(v)
+    if left:
+        out.append("<h3>Left for you, and this run went through it</h3>" + _list(left))
+    steps = list(report.next_steps(v))
+    if steps:
+        out.append("<h3>Next</h3>" + _list(steps))
     grid = plots.layer_plot(v.layers, (v.first.path, v.first.step) if v.first is not None else None)
     if grid:
         out.append(f"<h3>Error by layer and step</h3>{_scrolling(grid)}")
@@ -48,9 +54,6 @@ def fragment(v: Verdict) -> str:
                 rows,
             )
         )
-    left = report.left_for_people(v)
-    if left:
-        out.append("<h3>Left for you, and this run went through it</h3>" + _list(left))
     if v.coverage is not None:
         out.append(f"<h3>Edit coverage</h3><p>{escape(report.coverage_line(v))}</p>")
         places = list(report.unreached(v))
@@ -58,9 +61,6 @@ def fragment(v: Verdict) -> str:
             out.append(f"<details><summary>{escape(places[0].rstrip(':'))}</summary>{_list(places[1:])}</details>")
     if v.notes:
         out.append("<h3>Notes</h3>" + _list(v.notes))
-    steps = list(report.next_steps(v))
-    if steps:
-        out.append("<h3>Next</h3>" + _list(steps))
     out.append("</div>")
     return "".join(out)
 

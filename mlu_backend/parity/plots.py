@@ -188,6 +188,8 @@ def _apart(rows: Sequence[LossRow], limit: float | None) -> list[str]:
     low -= low == high
     out = [*_axes(*_APART, f"1e{high:+03d}", f"1e{low:+03d}")]
     words = "relative difference" if len(seen) == len(rows) else "relative difference (no point: equal)"
+    if limit:
+        words += f"; dotted: limit {limit:.0e}"
     out.append(_text(_LEFT, _APART[0] - 8, words))
     x, y = _across(len(rows)), _down(low, high, _APART)
     out += [
@@ -199,8 +201,6 @@ def _apart(rows: Sequence[LossRow], limit: float | None) -> list[str]:
     if limit:
         at = y(math.log10(limit))
         out.append(_line(_LEFT, at, _RIGHT, at, "currentColor", 'stroke-width="1" stroke-dasharray="2 3"'))
-        words = f"limit {limit:.0e}"
-        out.append(_text(_RIGHT, at - 4 if at > _APART[0] + 12 else at + 12, words, "end"))
     return out
 
 

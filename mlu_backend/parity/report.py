@@ -273,6 +273,12 @@ def markdown(v: Verdict) -> str:
     if v.first is not None:
         out += ["## First divergence", "", _md(v.first.what), ""]
         out += ["```", *first_lines(v.first), "```", ""]
+    left = left_for_people(v)
+    if left:
+        out += ["## Left for you", "", _md(_left_title(v, len(left))), "", *(f"- {_md(t)}" for t in left), ""]
+    steps = list(next_steps(v))
+    if steps:
+        out += ["## Next", "", *(f"- {_md(text)}" for text in steps), ""]
     if len(v.differences) > 1:
         out += [
             "## Differences in order",
@@ -303,18 +309,12 @@ def markdown(v: Verdict) -> str:
                 f"| {w['inputs']:.1e} | {w['limit']:.0e} |"
             )
         out.append("")
-    left = left_for_people(v)
-    if left:
-        out += ["## Left for you", "", _md(_left_title(v, len(left))), "", *(f"- {_md(t)}" for t in left), ""]
     if v.coverage is not None:
         title, *places = list(unreached(v)) or [""]
         out += ["## Edit coverage", "", coverage_line(v), "", *([title, ""] if title else [])]
         out += [*(f"- {_md(text)}" for text in places), ""] if places else []
     if v.notes:
         out += ["## Notes", "", *_notes(v.notes), ""]
-    steps = list(next_steps(v))
-    if steps:
-        out += ["## Next", "", *(f"- {_md(text)}" for text in steps), ""]
     return "\n".join(out)
 
 
