@@ -45,7 +45,8 @@ class LegacyType(Rule):
     (`torch.cuda.FloatTensor`) are MLU101's.
 
     ## Source
-    torch_mlu r2.4_develop, torch_mlu/csrc/python/PythonTensor.cpp:45-52; test/torch/test_set_default_type.py:41.
+    torch_mlu r2.4_develop, torch_mlu/csrc/python/PythonTensor.cpp:45-52, 305 (types of its own, which
+    torch/csrc/tensor/python_tensor.cpp does not know); test/torch/test_set_default_type.py:41.
     """
 
     code = "MLU206"
@@ -88,7 +89,7 @@ class LegacyType(Rule):
         if node.args and not is_kept(unit, node):
             names = [unit.name(n) or "" for n in ast.walk(node.args[0]) if isinstance(n, (ast.Name, ast.Attribute))]
             if any(n.startswith(("torch.cuda.", "torch.mlu.")) and n.endswith("Tensor") for n in names):
-                yield self.found(unit, node.func, "default", severity=Severity.WARNING)
+                yield self.found(unit, node.func, "default", severity=Severity.ERROR)
 
     def _whole(self, node: ast.Constant, text: str, unit: Unit) -> Iterator[Finding]:
         found = target(text, unit.settings.torch_mlu)
@@ -123,7 +124,7 @@ class LegacyType(Rule):
                 new=found.mlu,
             )
         elif kind == "default":
-            yield self.found(unit, node, "default_text", edits, severity=Severity.WARNING, old=text, new=found.mlu)
+            yield self.found(unit, node, "default_text", edits, severity=Severity.ERROR, old=text, new=found.mlu)
         else:
             yield self.found(unit, node, "replaced", edits, old=text, new=found.mlu)
 
