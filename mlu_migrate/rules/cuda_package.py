@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 
 from mlu_migrate import apimap, sieve
-from mlu_migrate.fallback import has_fallback
+from mlu_migrate.fallback import has_fallback, needed_later
 from mlu_migrate.model import Finding, Safety, Severity
 from mlu_migrate.rule import Rule
 from mlu_migrate.unit import Unit, is_text
@@ -112,8 +112,10 @@ class CudaPackage(Rule):
         if root in seen:
             return
         seen.add(root)
+        line = None
         if has_fallback(unit, statement):
-            kind, severity = "caught", Severity.INFO
+            line = needed_later(unit, statement)
+            kind, severity = ("unasked", Severity.WARNING) if line else ("caught", Severity.INFO)
         elif _gated(unit, statement):
             kind, severity = "live", Severity.ERROR
         else:
@@ -126,6 +128,7 @@ class CudaPackage(Rule):
             node,
             kind,
             severity=severity,
+            needs=str(line or ""),
             package=root,
             instead=row["instead"],
             instead_zh=zh,
