@@ -12,6 +12,8 @@ from mlu_migrate.configs.structured import Leaf
 
 _SECTION = re.compile(r"\s*\[([^\]]+)\]")
 _PAIR = re.compile(r"(?P<key>[^\s=:#;\[][^=:]*?)\s*[=:]\s*(?P<value>.*)")
+# `option gpu=* --gres=gpu:$0`: how Kaldi and ESPnet tell queue.pl and slurm.pl to ask for cards
+_QUEUE = re.compile(r"(?m)^option[ \t]+gpu=(?!0\b)\S+[ \t](?:[^#\n]*[ \t])?(?P<asked>--gres=gpu\S*|-l[ \t]+\S*gpu\S*)")
 _REQUIREMENTS = frozenset({"install_requires", "setup_requires", "tests_require", "deps", "requires"})
 _COMMANDS = frozenset(
     "commands commands_pre commands_post command addopts arguments args execstart execstartpre execstartpost "
@@ -23,6 +25,8 @@ _ENVIRONMENT = frozenset({"setenv", "set_env", "passenv", "pass_env", "env", "en
 
 def check(doc: Document) -> None:
     """Look at one INI file."""
+    for line in _QUEUE.finditer(doc.text):
+        checks.resource(doc, *line.span("asked"))
     setup = PurePosixPath(doc.path).name in ("setup.cfg", "tox.ini")
     for section, key, start, end in pairs(doc.text):
         lower = key.lower().strip()

@@ -84,6 +84,10 @@ class NoCounterpart(Rule):
             return
         row = found.row
         if row is None:
+            told: set[str] = unit.memo.setdefault("no_counterpart.unknown", set())  # type: ignore[assignment]
+            if any(name.startswith(f"{t}.") for t in told) and not unit.text(node).startswith("torch."):
+                return  # a member of an imported class that was told at its import
+            told.add(name)
             kind = "private_unknown" if name.startswith("torch._C") else "unknown"
             yield self.found(unit, node, kind, severity=Severity.WARNING, cuda=name)
         elif row.status == "missing":
