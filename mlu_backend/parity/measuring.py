@@ -24,6 +24,7 @@ from mlu_backend.parity.options import Options
 from mlu_backend.parity.statistics import NotMeasurable, measure_plain, plain
 from mlu_backend.parity.surroundings import (
     DTYPE,
+    address,
     as_length,
     capturing,
     compiling,
@@ -93,7 +94,7 @@ class Measuring:
         os.register_at_fork(after_in_child=self._forked)
 
     def _reset(self) -> None:
-        self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int, int]] = {}
+        self._seen: dict[int, tuple[weakref.ref[torch.Tensor], int, int, int]] = {}
         self._site_ids: dict[tuple[str, int, str], int] = {}
         self._watched: set[int] = set()
         self._troubles: dict[str, int] = {}
@@ -199,7 +200,13 @@ class Measuring:
             except RuntimeError:  # inference tensors have none
                 version = -1
             known = self._seen.get(key)
-            if known is not None and version >= 0 and known[1] == version and known[0]() is tensor:
+            if (
+                known is not None
+                and version >= 0
+                and known[1] == version
+                and known[0]() is tensor
+                and known[3] == address(tensor)
+            ):
                 return known[2]
         measured = unwrapped(tensor) if is_wrapped(tensor) else tensor
         try:
@@ -212,7 +219,7 @@ class Measuring:
         if not fresh and version >= 0:
             if len(self._seen) > 20_000:
                 self._seen = {k: v for k, v in self._seen.items() if v[0]() is not None}
-            self._seen[key] = (weakref.ref(tensor), version, index)
+            self._seen[key] = (weakref.ref(tensor), version, index, address(tensor))
         return index
 
     def _kind(self, tensor: torch.Tensor, device: str) -> Kind:

@@ -162,8 +162,9 @@ class Session:
             edits=str(plan.edits) if name == "candidate" and plan.edits else None,
         )
         original = program == plan.original
+        command = plan.command if original else plan.candidate_command or plan.command
         outcome = record(
-            plan.command if original else plan.candidate_command or plan.command,
+            [_in_copy(word, (plan.original, plan.migrated), copy) for word in command],
             replace(options, **changes),
             cwd=copy,
             env=self._environment(route, "exact" if original else None),
@@ -322,6 +323,17 @@ class Session:
     def _finish(self, found: Verdict) -> Verdict:
         found.profile, found.reference, found.runs = self.plan.profile, self.plan.reference, self.runs
         return found
+
+
+def _in_copy(word: str, programs: Sequence[Path], copy: Path) -> str:
+    """A word of the command that names a file of the program by its whole path is to name that of the copy."""
+    option, equals, path = word.partition("=") if word.startswith("-") else ("", "", word)
+    if os.path.isabs(path):
+        for program in programs:
+            for root in (os.path.abspath(program), os.path.realpath(program)):
+                if path == root or path.startswith(root + os.sep):
+                    return f"{option}{equals}{os.path.abspath(copy)}{path[len(root) :]}"
+    return word
 
 
 def _unrepeatable(same: Verdict) -> Verdict | None:

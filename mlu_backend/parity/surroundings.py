@@ -115,6 +115,14 @@ def described(module: torch.nn.Module) -> str:
         return ""
 
 
+def address(tensor: torch.Tensor) -> int:
+    """Where its elements lie: ``.data = ...`` puts others there, also of another device, without a new version."""
+    try:
+        return tensor.data_ptr()
+    except (RuntimeError, NotImplementedError):  # tensors that hold others have no storage of their own
+        return 0
+
+
 def as_length(length: Any) -> int:
     """A length of a shape as a number; -1 for one that differs from row to row."""
     try:

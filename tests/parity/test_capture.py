@@ -321,6 +321,15 @@ def test_lazy_modules_ragged_tensors_and_a_faulty_repr_are_no_trouble(recorded: 
     assert not list(process.of("trouble")) and len(list(process.of("call"))) == 4
 
 
+def test_other_elements_in_the_same_version_of_a_tensor_are_seen(recorded: Recorded) -> None:
+    source = (
+        "import torch\nx = torch.ones(2, 2)\nnet = torch.nn.Identity()\nnet(x)\nx.data = torch.zeros(2, 2)\nnet(x)\n"
+    )
+    process = recorded(source).processes[0]
+    norms = [process.rows[call["in"][0][1]].stats.norm for call in process.of("call")]
+    assert norms == [2.0, 0.0]
+
+
 def test_a_momentum_that_only_averages_follow_is_named(recorded: Recorded) -> None:
     source = (
         "import torch\nnet = torch.nn.BatchNorm1d(2, momentum=0.1)\n"

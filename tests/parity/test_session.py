@@ -211,6 +211,13 @@ def test_a_reference_that_fails_shows_how_without_the_name_of_its_copy(tmp_path:
     assert not any(str(tmp_path) in text for text in (*found.reasons, *found.notes))
 
 
+def test_whole_paths_into_the_program_lead_into_the_copy_of_it(tmp_path: Path) -> None:
+    programs, copy = (tmp_path / "a b", tmp_path / "mig"), tmp_path / "work" / "candidate"
+    asked = [str(tmp_path / "a b" / "train.py"), f"--data={tmp_path}/a b", str(tmp_path / "a b2"), "train.py", "-x=1"]
+    wanted = [str(copy / "train.py"), f"--data={copy}", str(tmp_path / "a b2"), "train.py", "-x=1"]
+    assert [session._in_copy(word, programs, copy) for word in asked] == wanted
+
+
 def test_a_reference_that_records_nothing_is_not_judged(tmp_path: Path) -> None:
     found = session.run(plan(tmp_path, original="import torch\nprint('nothing to do')\n", reference="cpu"))
     assert found.status is Status.NOT_JUDGED and "nothing was recorded" in found.reasons[0]
