@@ -40,6 +40,7 @@ def _rows(file: FileResult, migrated: Path) -> Iterator[dict[str, Any]]:
             "name": finding.name,
             "lines": [first, last],
             "source": [finding.line, finding.end_line],
+            "column": finding.column,
             "before": finding.before,
             "after": finding.after,
             "applied": finding.applied,

@@ -160,7 +160,7 @@ def _with_evidence(
 ) -> Finding:
     """A guess that a parity run saw come true is safe."""
     place = finding if current is source else _moved(finding, current, source, back)
-    if finding.safety is Safety.UNSAFE and (place.path, place.line) in settings.proven:
+    if finding.safety is Safety.UNSAFE and (place.path, place.line, place.column) in settings.proven:
         return finding.with_(safety=Safety.SAFE, confidence=Confidence.HIGH)
     return finding
 

@@ -44,7 +44,7 @@ class Settings:
     configs: str = "report"  # off | report | write
     lang: str = "en"
     kept: tuple[tuple[str, int, int], ...] = ()  # (code, line, column) of findings of this file that a baseline holds
-    proven: tuple[tuple[str, int], ...] = ()  # (path from the project root, line) of strings seen reaching a device
+    proven: tuple[tuple[str, int, int], ...] = ()  # (path from the project root, line, column) seen reaching a device
 
     def wants(self, code: str) -> bool:
         """Whether findings with this code are asked for."""

@@ -171,9 +171,13 @@ def test_a_guess_that_a_parity_run_saw_come_true_is_safe(tmp_path: Path) -> None
     (guess,) = [finding for finding in before.findings if finding.safety.value == "unsafe"]
     assert b'"cuda:0"' in before.files[0].result
     report = tmp_path / "parity.json"
-    report.write_text(json.dumps({"device_strings": [{"path": "a.py", "line": guess.line, "text": "cuda"}]}))
+    place = {"path": "a.py", "line": guess.line, "column": guess.column}
+    report.write_text(json.dumps({"device_strings": [place]}))
     after = run(tmp_path, settings=Settings(proven=evidence.read(report))).result
     assert b'"mlu:0"' in after.files[0].result
+    report.write_text(json.dumps({"device_strings": [{**place, "column": guess.column + 1}]}))
+    beside = run(tmp_path, settings=Settings(proven=evidence.read(report))).result
+    assert b'"cuda:0"' in beside.files[0].result
 
 
 @pytest.mark.parametrize(

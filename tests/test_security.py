@@ -286,7 +286,7 @@ def test_a_link_in_the_place_of_the_default_baseline_is_not_written_through(
 
 def test_paths_in_a_baseline_and_in_evidence_are_only_compared(here: Here, project: Path, outside: Path) -> None:
     rows = [
-        {"path": path, "code": "MLU201", "snippet": "torch.ones(1).cuda()", "count": 1, "line": 2}
+        {"path": path, "code": "MLU201", "snippet": "torch.ones(1).cuda()", "count": 1, "line": 2, "column": 1}
         for path in ("../outside/precious.py", str(outside / "precious.py"), "/etc/passwd", "..", "")
     ]
     (project / "base.json").write_text(json.dumps({"version": 1, "rows": rows}))

@@ -30,6 +30,7 @@ def finding(line: int, **changes: object) -> dict[str, object]:
         "code": "MLU203",
         "lines": [line, line],
         "source": [line, line],
+        "column": SOURCE.splitlines()[line - 1].find('"cuda"') + 1,
         "before": '"cuda"',
         "applied": False,
         "safety": "unsafe",
@@ -73,4 +74,56 @@ def test_the_place_where_it_was_seen_is_told(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SOURCE)
     seen = [{"file": "train.py", "line": 9, "text": "cuda", "function": "<module>", "sink": "to"}]
     (row,) = evidence.proven(EditMap({"train.py": [finding(2)]}), seen, tmp_path)
-    assert row == {"path": "train.py", "line": 2, "code": "MLU203", "text": "cuda", "seen_at": "train.py:9"}
+    place = {"path": "train.py", "line": 2, "column": 21, "code": "MLU203"}
+    assert row == {**place, "text": "cuda", "seen_at": "train.py:9"}
+
+
+def columns(tmp_path: Path, source: str, sink: int, function: str = "to") -> list[tuple[int, int]]:
+    """Line and column of all literals "cuda" that are proven when each has a finding."""
+    (tmp_path / "train.py").write_text(source, encoding="utf-8")
+    found = [
+        finding(number, column=at + 1)
+        for number, line in enumerate(source.split("\n"), 1)
+        for at in range(len(line))
+        if line.startswith('"cuda"', at)
+    ]
+    seen = [{"file": "train.py", "line": sink, "text": "cuda", "function": "f", "sink": function}]
+    rows = evidence.proven(EditMap({"train.py": found}), seen, tmp_path)
+    return [(row["line"], row["column"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "expected"),
+    [
+        ('C = {"é": 1, "place": "cuda", "vendor": "cuda"}\nx.to(C["place"])\n', 2, [(1, 23)]),
+        ('A = {"place": "cuda"}\nB = {"place": "cuda"}\nx.to(A["place"])\n', 3, []),
+        ('C = {"tag": "cuda"}\nprint(C["tag"], x.to(y))\n', 2, []),
+        ('C = {"tag": "cuda"}\nx.to(y if C["tag"] == "cuda" else z)\n', 2, []),
+        ('print("cuda", x.to(y))\n', 1, []),
+        ('x.to(y or "cuda")\n', 1, [(1, 11)]),
+        ('C = {"place": "cuda"}\nd = C["place"]\nx.to(d)\n', 3, [(1, 15)]),
+        ('C = {"place": "cuda"}\nd = C["place"]\nd = f()\nx.to(d)\n', 4, []),
+        ('C = {"place": "cuda"}\nx.to(C.get("place", "cuda"))\n', 2, [(1, 15), (2, 21)]),
+        ('class C:\n    place = "cuda"\nx.to(getattr(C, "place"))\n', 3, [(2, 13)]),
+        ('C = {"place": "cuda"}\nNet(4, tag="x", device=C["place"])\n', 2, [(1, 15)]),
+        ('d = f(label="cuda")\nx.to(d)\n', 2, []),
+    ],
+    ids=[
+        "another key of the line",
+        "two of that name",
+        "an argument of another call",
+        "a condition",
+        "a word printed on the line",
+        "in the argument itself",
+        "through a name",
+        "through a name assigned twice",
+        "with a default",
+        "getattr",
+        "a constructor of the program's",
+        "an argument of what is assigned",
+    ],
+)
+def test_only_what_can_have_been_the_string_is_proven(
+    tmp_path: Path, source: str, sink: int, expected: list[tuple[int, int]]
+) -> None:
+    assert columns(tmp_path, source, sink) == expected
