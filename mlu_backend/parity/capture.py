@@ -158,7 +158,7 @@ class Recorder(Training):
             m=self._module(call.module, call.path),
             n=call.nth,
             step=self.step,
-            train=call.module.training,
+            train=getattr(call.module, "training", None),  # frozen scripts have none
             site=call.site,
             **{"in": call.entries},
             out=entries,

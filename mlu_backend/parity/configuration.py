@@ -39,6 +39,8 @@ def configuration(ours: align.Run, theirs: align.Run) -> tuple[list[Difference],
                 )
             )
             break
+    if any(event.get("eager") for event in b.of("compiled")):
+        notes.append("what the programs compile ran eagerly on both sides: compiled code rounds and draws otherwise")
     faults += list(_rates(list(a.of("step")), list(b.of("step")), sites))
     random = [(x, y) for x, y in zip(a.of("random"), b.of("random"), strict=False)]
     for x, y in random:
@@ -61,8 +63,8 @@ def apart(ours: align.Run, theirs: align.Run) -> int | None:
 
 
 def compiles(run: align.Run) -> bool:
-    """Whether the program asked for compiled code."""
-    return run.process.first("compiled") is not None
+    """Whether the program ran compiled code."""
+    return any(not event.get("eager") for event in run.process.of("compiled"))
 
 
 def _sequence(

@@ -184,7 +184,7 @@ def _compiled_functions(recorder: Recorder) -> None:
     @functools.wraps(in_place)
     def compile_in_place(self: torch.nn.Module, *args: Any, **options: Any) -> None:
         if recorder.ready():
-            recorder.note("compiled")
+            recorder.note("compiled", eager=recorder.options.eager)
         in_place(self, *args, **options)
 
     torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]
@@ -194,7 +194,7 @@ def _compiled_functions(recorder: Recorder) -> None:
         if model is None:
             return lambda found: compile(found, **options)
         if recorder.ready():
-            recorder.note("compiled")
+            recorder.note("compiled", eager=recorder.options.eager)
         made = original(model, **options)
         return made if isinstance(made, torch.nn.Module) else as_compiled(made)
 

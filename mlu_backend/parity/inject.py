@@ -76,7 +76,7 @@ def start(options: Options) -> None:
     Seed, map devices, round if this is a control, patch torch, trace lines: in this order, since each sees
     what the next one patches.
     """
-    from mlu_backend.parity import capture, hooks
+    from mlu_backend.parity import capture, compiled, hooks
 
     if options.seed is not None:
         seed_everything(options.seed)
@@ -85,6 +85,8 @@ def start(options: Options) -> None:
         from mlu_backend.parity import emulated_cuda
 
         emulated_cuda.install(options, recorder.sites)
+    elif options.eager:
+        compiled.run_eagerly()
     if options.control is not None:
         from mlu_backend.parity import rounding
 

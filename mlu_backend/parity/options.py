@@ -40,7 +40,7 @@ class Options:
     ``out``: trace folder. ``root``: folder of the project, for relative file names. ``every``: parameters are recorded
     after the first step and then every that many. ``steps``: end the program after so many optimizer steps, 0 for
     never. ``edits``: an edit map; its lines are traced. ``route``: how devices are mapped. ``seed``: None leaves seeds
-    alone.
+    alone. ``eager``: what the program compiles runs eagerly, as it does under emulated-cuda.
     """
 
     out: str
@@ -53,6 +53,7 @@ class Options:
     route: str = "none"
     focus: Focus | None = None
     control: Control | None = None
+    eager: bool = False
 
     def to_environment(self) -> str:
         """The value of the variable."""

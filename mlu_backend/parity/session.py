@@ -159,6 +159,7 @@ class Session:
             steps=plan.steps,
             seed=plan.seed,
             route="emulated-cuda" if route == "emulated-cuda" else "none",
+            eager=plan.reference == "emulated-cuda",
             edits=str(plan.edits) if name == "candidate" and plan.edits else None,
         )
         original = program == plan.original

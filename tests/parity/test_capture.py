@@ -315,10 +315,11 @@ def test_lazy_modules_ragged_tensors_and_a_faulty_repr_are_no_trouble(recorded: 
         "import torch\nclass Odd(torch.nn.Module):\n    def forward(self, x):\n        return x\n"
         "    def extra_repr(self):\n        raise RuntimeError('no words')\n"
         "torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.LazyBatchNorm1d())(torch.ones(3, 4))\n"
+        "torch.jit.freeze(torch.jit.script(torch.nn.Linear(2, 2)).eval())(torch.ones(1, 2))\n"
         "Odd()(torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged))\n"
     )
     process = recorded(source).processes[0]
-    assert not list(process.of("trouble")) and len(list(process.of("call"))) == 4
+    assert not list(process.of("trouble")) and len(list(process.of("call"))) == 5
 
 
 def test_other_elements_in_the_same_version_of_a_tensor_are_seen(recorded: Recorded) -> None:

@@ -256,3 +256,24 @@ def test_a_program_compared_with_itself_is_not_judged(tmp_path: Path) -> None:
 )
 def test_the_line_that_says_what_went_wrong_is_found(output: str, line: str) -> None:
     assert session.error_line(output) == line
+
+
+COMPILED = """\
+import torch
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Dropout(0.2), torch.nn.Linear(16, 4)).cuda()
+model = torch.compile(net)
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(2):
+    with torch.autocast("cuda", dtype=torch.bfloat16):
+        loss = model(torch.randn(4, 8).cuda()).float().pow(2).mean()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_compiled_code_that_rounds_and_draws_otherwise_is_no_difference(tmp_path: Path) -> None:
+    migrated = COMPILED.replace("import torch\n", "import torch\nimport torch_mlu\n").replace("cuda", "mlu")
+    found = session.run(plan(tmp_path, COMPILED, migrated, edits=None, repeat=False))
+    assert found.status is Status.MATCH and found.equal == found.compared > 10
+    assert any("ran eagerly on both sides" in note for note in found.notes)

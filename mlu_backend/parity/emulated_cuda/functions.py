@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mlu_backend.parity.compiled import as_compiled
+from mlu_backend.parity.compiled import run_eagerly
 from mlu_backend.parity.emulated_cuda.devices import DEVICE_TEXT, is_library, mapping, to_device
 from mlu_backend.parity.emulated_cuda.mode import TYPE_TEXT
 
@@ -36,7 +36,7 @@ def install() -> None:
     torch.amp.autocast_mode.is_autocast_available = mapping(torch.amp.autocast_mode.is_autocast_available)
     torch.amp.is_autocast_available = torch.amp.autocast_mode.is_autocast_available
     _default_tensor_type()
-    _compile()
+    run_eagerly()  # dynamo looks past function modes, so it would trace with tensors that are not on ``cuda``
     _script()
     _modules_of_devices()
     _accelerator()
@@ -55,30 +55,6 @@ def _gpu_autocast() -> None:
     torch.set_autocast_enabled = lambda *a: set_enabled(*a) if len(a) > 1 else set_enabled("mlu", *a)
     torch.get_autocast_gpu_dtype = lambda: torch.get_autocast_dtype("mlu")
     torch.set_autocast_gpu_dtype = lambda dtype: torch.set_autocast_dtype("mlu", dtype)
-
-
-def _compile() -> None:
-    """
-    Compiled code runs eagerly here: dynamo looks past function modes, so it would trace a program that asks for
-    ``cuda`` with tensors that are not. The wrappers it would have made are made, and the recorder treats their inside
-    as compiled.
-    """
-    original = torch.compile
-
-    def compile(model: Any = None, **options: Any) -> Any:
-        if model is None:
-            return lambda found: compile(found, **options)
-        if not isinstance(model, torch.nn.Module):
-            return as_compiled(model)
-        made = original(model, backend="eager")
-        made.forward = model.__call__
-        return made
-
-    def compile_in_place(self: torch.nn.Module, *args: Any, **options: Any) -> None:
-        self._compiled_call_impl = self._call_impl  # type: ignore[assignment]
-
-    torch.compile = compile  # type: ignore[assignment]
-    torch.nn.Module.compile = compile_in_place  # type: ignore[method-assign]
 
 
 def _default_tensor_type() -> None:
