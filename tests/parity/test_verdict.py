@@ -45,7 +45,8 @@ class Made:
         self.rank, self.world = 0, 1
         self.lr = [0.1, 0.1]
         self.trouble: str | None = None
-        self.compiled, self.drawn = True, ["s1", "s2"]
+        self.compiled = True
+        self.drawn: dict[int, str] = {}
         self.status: int | None = 0
         self.ended = True
 
@@ -105,7 +106,7 @@ class Made:
                 groups = [{"count": 2, "weight_decay": self.decay}]
                 w.event(k="optimizer", opt=0, step=0, type="SGD", groups=groups, site=0)
             w.event(k="step", step=step, opt=0, lr=[self.lr[step]], site=0)
-            w.event(k="random", when="step", step=step, states={"device": self.drawn[step]})
+            w.event(k="random", when="step", step=step, states={"device": self.drawn.get(step, "")})
         if self.ended:
             w.event(k="end", reason="exit", steps=self.calls, troubles={})
         w.close()
