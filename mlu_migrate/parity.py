@@ -141,7 +141,7 @@ def compare(
 
 def record(arguments: Sequence[str]) -> int:
     """``parity-record``: the backend's own command line. Raises ParityError without a backend."""
-    return int(_backend().record.main(list(arguments)))
+    return int(_backend().record.main(list(arguments), "mlu-migrate parity-record"))
 
 
 class _Backend:

@@ -158,36 +158,48 @@ def _stop(child: subprocess.Popen[bytes], group: bool) -> None:
             continue
 
 
-def parser() -> argparse.ArgumentParser:
+PROGRAM = "python -m mlu_backend.parity.record"
+
+
+def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
     """The options of this command."""
-    p = argparse.ArgumentParser(prog="python -m mlu_backend.parity.record", description=__doc__, allow_abbrev=False)
-    p.add_argument("out", metavar="OUT", help="trace folder, or a file that ends in .zip")
-    p.add_argument("--level", choices=LEVELS, default="module")
-    p.add_argument("--steps", type=int, default=0, help="end the program after so many optimizer steps")
-    p.add_argument("--every", type=int, default=10, help="record parameters every so many steps (default 10)")
-    p.add_argument("--seed", type=int, default=None, help="seed all generators at the start")
-    p.add_argument("--root", default=".", help="project folder; file names are given relative to it")
-    p.add_argument("--route", choices=ROUTES, default="none", help="emulated-cuda: run GPU code on the emulated device")
-    p.add_argument("--timeout", type=float, default=None, help="seconds")
+    p = argparse.ArgumentParser(
+        prog=program,
+        usage=f"{program} OUT [options] -- COMMAND...",
+        description="Run a program and write a trace of it, for parity-compare or for parity --reference. The "
+        "program's output and exit status are its own; 124 when it ran out of time, 2 for wrong use.",
+        allow_abbrev=False,
+    )
+    p.add_argument("out", metavar="OUT", help="trace folder, or one file if it ends in .zip")
+    p.add_argument("--level", choices=LEVELS, default="module", help="what is recorded (default module)")
+    p.add_argument("--steps", type=int, default=0, metavar="N", help="end the program after N optimizer steps")
+    p.add_argument("--every", type=int, default=10, metavar="N", help="parameters every N steps (default 10)")
+    p.add_argument("--seed", type=int, default=None, metavar="N", help="seed all generators at the start")
+    p.add_argument("--root", default=".", metavar="DIR", help="project folder, for names of files (default .)")
+    p.add_argument(
+        "--route",
+        choices=ROUTES,
+        default="none",
+        help="emulated-cuda: run GPU code on the emulated device, without a GPU",
+    )
+    p.add_argument("--timeout", type=float, default=None, metavar="SECONDS", help="end the program then")
     return p
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], program: str = PROGRAM) -> int:
     """The command line. Returns the program's status, 124 when it ran out of time, 2 for wrong use."""
     import os
 
-    if list(argv[:1]) in (["-h"], ["--help"]):
-        parser().print_help()
-        return 0
-    if "--" not in argv:
-        parser().print_usage(sys.stderr)
-        print("the program comes after --", file=sys.stderr)
-        return 2
-    cut = list(argv).index("--")
-    args, command = parser().parse_args(argv[:cut]), list(argv[cut + 1 :])
-    if not command:
-        print("nothing to run after --", file=sys.stderr)
-        return 2
+    p = parser(program)
+    cut = list(argv).index("--") if "--" in argv else len(argv)
+    try:
+        args, command = p.parse_args(argv[:cut]), list(argv[cut + 1 :])
+        if not command:
+            p.error("the command of the program comes after --, as in: -- python train.py")
+        if args.steps < 0 or args.every < 1 or (args.timeout is not None and args.timeout <= 0):
+            p.error("steps must not be negative, every must be 1 or more, and timeout above 0 seconds")
+    except SystemExit as ended:
+        return int(ended.code or 0)
     options = Options(
         out=args.out,
         root=str(Path(args.root).resolve()),
@@ -198,17 +210,51 @@ def main(argv: Sequence[str]) -> int:
         route=args.route,
     )
     try:
+        _check_place(Path(args.out).absolute())
         outcome = record(command, options, env=os.environ, timeout=args.timeout)
     except OSError as error:
-        print(f"cannot record: {error}", file=sys.stderr)
+        what = f"{error.filename}: {error.strerror}" if error.strerror and error.filename else str(error)
+        print(f"{program}: cannot record: {what}", file=sys.stderr)
         return 2
+    print(f"{program}: {_told(outcome.trace)}", file=sys.stderr)
     if outcome.status is None:
         print(
-            f"the program did not end within {args.timeout:g} s; the trace holds what it did until then",
+            f"{program}: the program did not end within {args.timeout:g} s; the trace holds what it did until then",
             file=sys.stderr,
         )
         return 124
     return outcome.status if outcome.status >= 0 else 128 - outcome.status
+
+
+def _check_place(target: Path) -> None:
+    """Raises OSError where a trace could not be written when the program has ended."""
+    import os
+
+    if target.suffix == ".zip" and target.is_dir():
+        raise IsADirectoryError(f"{target}: is a folder, and a name that ends in .zip is for a file")
+    if target.suffix != ".zip" and target.exists() and not target.is_dir():
+        raise FileExistsError(f"{target}: is a file; a trace is a folder, or a file whose name ends in .zip")
+    parent = next(folder for folder in target.parents if folder.exists())
+    if (target.suffix == ".zip" and parent != target.parent) or not os.access(parent, os.W_OK):
+        raise FileNotFoundError(f"{target.parent}: no such folder, or not to be written to")
+
+
+def _told(path: Path) -> str:
+    """What a trace holds, in a line."""
+    try:
+        found = trace.read(path)
+    except trace.TraceError as error:
+        return str(error)
+    events = [e for p in found.processes for e in p.events]
+    steps, rows = sum(e["k"] == "step" for e in events), sum(len(p.rows) for p in found.processes)
+    if not rows:
+        return f"nothing was recorded in {path}: no module was called, and nothing computed that is compared"
+    size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir() else path.stat().st_size
+    number = len([p for p in found.processes if p.rows])
+    counts = ", ".join(
+        f"{n} {word}{s * (n != 1)}" for n, word, s in ((rows, "tensor", "s"), (steps, "optimizer step", "s"))
+    )
+    return f"recorded in {path}: {counts}, {number} process{'es' * (number != 1)}, {size / 1e6:.1f} MB"
 
 
 if __name__ == "__main__":

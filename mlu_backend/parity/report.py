@@ -32,6 +32,8 @@ def headline(v: Verdict) -> str:
 
 def figures(v: Verdict) -> str:
     """What the verdict rests on."""
+    if not v.compared and not v.unreadable:
+        return "no tensor was compared"
     parts = [f"{_count(v.compared, 'tensor')} compared", f"{v.equal} equal bit for bit", f"{v.within} within limits"]
     beyond = v.compared - v.equal - v.within
     if v.compared and v.equal == v.compared:

@@ -160,6 +160,7 @@ def test_figures_do_not_contradict_each_other() -> None:
     assert report.differences_line(v) == "31 differences: 31 of numbers"
     v.total_differences, v.totals = 900, {Category.NUMBERS: 890, Category.STRUCTURE: 10}
     assert report.differences_line(v) == "900 differences: 10 of structure, 890 of numbers"
+    assert report.figures(Verdict(Status.MISMATCH)) == "no tensor was compared"
     v = Verdict(Status.MATCH, compared=2, equal=2)
     assert report.figures(v).startswith("2 tensors compared, all equal bit for bit (")
     v = mismatch()
