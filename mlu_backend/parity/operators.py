@@ -3,12 +3,17 @@ Operator-level recording: every ATen call with the statistics of its inputs and 
 
 Used for programs without modules, for ``--level op``, and inside the one module call that a divergence was found in.
 Views and allocations compute nothing and are left out.
+
+What an operator writes to and does not read (the memory that ``normal_`` or ``fill_`` fills, ``out=``) is no input: it
+may never have been written before. What it changed in place is measured anew, because autograd counts the new version
+of a tensor only after the operator has returned to us.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +42,22 @@ _NOTHING_COMPUTED = {
     "aten::_to_copy.no",
     "aten::is_same_size",
 }
+
+
+_OVERWRITES = ("normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_", "log_normal_")
+_OVERWRITES += ("copy_", "fill_", "zero_", "_foreach_copy_", "_foreach_zero_")
+
+
+@functools.cache
+def written(func: Any) -> tuple[frozenset[str], bool]:
+    """The arguments an operator writes to without reading, as ``nested.arguments`` names them; if it writes at all."""
+    short = func.name().partition("::")[2].partition(".")[0]
+    arguments = func._schema.arguments
+    changed = [(str(n), a) for n, a in enumerate(arguments) if a.alias_info is not None and a.alias_info.is_write]
+    names = {a.name for _, a in changed if a.kwarg_only}
+    if short in _OVERWRITES:
+        names |= {number for number, a in changed if not a.kwarg_only}
+    return frozenset(names), bool(changed)
 
 
 class OperatorMode(TorchDispatchMode):
@@ -73,8 +94,10 @@ class OperatorMode(TorchDispatchMode):
         entries: list[list[Any]] = []
         random = torch.Tag.nondeterministic_seeded in func.tags
         exact = None
+        overwritten, writes = written(func)
         with recorder._quiet():
-            entries = self._measure(nested.arguments(args, kwargs))
+            named = nested.arguments(args, kwargs)
+            entries = self._measure((n, t) for n, t in named if n.partition(".")[0] not in overwritten)
             if self.keep and not random:
                 exact = truth.of_operator(func, args, kwargs)
         result = func(*args, **kwargs)
@@ -82,7 +105,7 @@ class OperatorMode(TorchDispatchMode):
             recorder.operator(
                 name,
                 entries,
-                self._measure(nested.tensors(result)),
+                self._measure(self._made(func, args, kwargs, result), fresh=writes),
                 random=random,
                 backward=torch._C._current_graph_task_id() != -1,
                 site=recorder.site(3),
@@ -90,10 +113,22 @@ class OperatorMode(TorchDispatchMode):
             )
         return result
 
-    def _measure(self, named: Iterator[tuple[str, torch.Tensor]]) -> list[list[Any]]:
+    def _made(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """What an operator returned; of one that returns nothing, what it wrote to."""
+        if result is not None or not written(func)[1]:
+            yield from nested.tensors(result)
+            return
+        for number, argument in enumerate(func._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                value = args[number] if number < len(args) else kwargs.get(argument.name)
+                yield from nested.tensors(value, argument.name)
+
+    def _measure(self, named: Iterable[tuple[str, torch.Tensor]], fresh: bool = False) -> list[list[Any]]:
         entries = []
         for name, tensor in named:
-            index = self.recorder.stat(tensor)
+            index = self.recorder.stat(tensor, fresh)
             if self.keep:
                 self.recorder.keep(index, tensor)
             entries.append([name, index])
