@@ -211,9 +211,8 @@ class _Builder:
                 self.losses.append((point.step, row.stats.sample[0]))
 
     def _state(self, event: dict[str, Any]) -> None:
-        point = self._new(
-            event, ("state", event["root"]), f"parameters of {event['root']} before the first step", path=event["root"]
-        )
+        root, before = event["root"], "its first call" if event.get("step") else "the first step"
+        point = self._new(event, ("state", root), f"parameters of {root} before {before}", path=root)
         self._tensors(event["parameters"] + event["buffers"], point, "out")
 
     def _grads(self, event: dict[str, Any]) -> None:
