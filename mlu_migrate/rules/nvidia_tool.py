@@ -15,7 +15,8 @@ _TOOL = re.compile(
     r"(?:^|[\s/'\"`(;&|])(nvidia-smi|nvcc|nvprof|nsys|ncu|cuobjdump|nvidia-cuda-mps-control)(?=$|[\s'\"`);&|])"
 )
 _RUNS = frozenset(
-    "run call check_output check_call Popen popen system getoutput getstatusoutput which spawn execvp execv".split()
+    "run call check_output check_call Popen popen system getoutput getstatusoutput which spawn execvp execv "
+    "find_in_path find_executable".split()
 )
 _INSTEAD = {
     "nvidia-smi": "cnmon (its output has another format)",
