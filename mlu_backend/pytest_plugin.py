@@ -45,13 +45,7 @@ def mlu_parity() -> Callable[..., Result]:
     def compare(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Result:
         from mlu_backend.parity import functions
 
-        try:
-            result = functions.compare(function, *args, **kwargs)
-        except functions.NoDevice as error:
-            pytest.fail(f"not judged: {error}", pytrace=False)
-        if result.faults:
-            pytest.fail("cpu and mlu differ:\n" + "\n".join(f"  {fault}" for fault in result.faults), pytrace=False)
-        return result
+        return _judged(lambda: functions.compare(function, *args, **kwargs))
 
     return compare
 
@@ -81,12 +75,28 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         arguments["parity_device"] = device
         return pyfuncitem.obj(**arguments)
 
-    try:
-        result = functions.compare_devices(called, **marker.kwargs)
-    except functions.NoDevice as error:
-        pytest.fail(f"not judged: {error}", pytrace=False)
-    if result.faults:
-        pytest.fail("cpu and mlu differ:\n" + "\n".join(f"  {fault}" for fault in result.faults), pytrace=False)
-    if not result.compared:
-        pytest.fail(f"not judged: a test marked {MARKER} returned no tensor", pytrace=False)
+    options = {"seed", "profile", "kind"}
+    wrong = sorted(set(marker.kwargs) - options)
+    if wrong or marker.args:
+        what = wrong[0] if wrong else "values without a name"
+        pytest.fail(f"the marker {MARKER} takes {', '.join(sorted(options))}, not {what}", pytrace=False)
+    _judged(lambda: functions.compare_devices(called, **marker.kwargs))
     return True
+
+
+def _judged(compare: Callable[[], Result]) -> Result:
+    """The result of a comparison; fails the test where it differs, was none, or was asked for wrongly."""
+    from mlu_backend.parity import functions
+
+    why = ""
+    try:
+        result = compare()
+    except functions.NoDevice as error:
+        why = f"not judged: {error}"
+    except functions.WrongUse as error:
+        why = str(error)
+    if not why and result.faults:
+        why = "cpu and mlu differ:\n" + "\n".join(f"  {fault}" for fault in result.faults)
+    if why:
+        pytest.fail(why, pytrace=False)
+    return result

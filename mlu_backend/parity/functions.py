@@ -13,9 +13,15 @@ from mlu_backend.parity import metrics, nested, tolerance
 from mlu_backend.parity.inject import seed_everything
 from mlu_backend.parity.metrics import Error
 
+PROFILES = ("exact", "mlu370", "mlu590")
+
 
 class NoDevice(Exception):
     """There is no ``mlu`` device in this process, or nothing ran on it; the text says why."""
+
+
+class WrongUse(ValueError):
+    """An option that there is not, or a value of one; the text says which there are."""
 
 
 @dataclass
@@ -38,7 +44,7 @@ def compare(
     """
     Call ``function`` with copies of its arguments on the CPU and on mlu and compare what it returns and, for floating
     outputs that require them, the gradients of its tensors and parameters. A module is copied to each device. Both
-    calls start from the same seed. Raises NoDevice.
+    calls start from the same seed. Raises NoDevice and WrongUse.
     """
 
     def on(device: str) -> Any:
@@ -64,12 +70,20 @@ def compare(
 def compare_devices(
     function: Callable[[str], Any], *, seed: int = 0, profile: str = "exact", kind: str = "composite"
 ) -> Result:
-    """Call ``function`` with "cpu" and with "mlu", each time from the same seed, and compare the tensors it returns."""
+    """
+    Call ``function`` with "cpu" and with "mlu", each time from the same seed, and compare the tensors it returns.
+    Raises NoDevice and WrongUse.
+    """
+    for word, value, known in (("profile", profile, PROFILES), ("kind", kind, tolerance.CLASSES)):
+        if value not in known:
+            raise WrongUse(f"{word} must be one of {', '.join(known)}, not {value!r}")
     _need_device()
     seed_everything(seed)
     ours = dict(nested.tensors(function("cpu")))
     seed_everything(seed)
     theirs = dict(nested.tensors(function("mlu")))
+    if not ours and not theirs:
+        raise NoDevice("no tensor was returned, so nothing was compared")
     if theirs and not any(t.device.type == "mlu" for t in theirs.values()):
         raise NoDevice("none of the returned tensors lives on mlu")
     result = Result()

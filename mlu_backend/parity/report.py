@@ -34,7 +34,8 @@ def figures(v: Verdict) -> str:
     """What the verdict rests on."""
     if not v.compared and not v.unreadable:
         return "no tensor was compared"
-    parts = [f"{_count(v.compared, 'tensor')} compared", f"{v.equal} equal bit for bit", f"{v.within} within limits given their inputs"]
+    parts = [f"{_count(v.compared, 'tensor')} compared", f"{v.equal} equal bit for bit"]
+    parts.append(f"{v.within} within limits given their inputs")
     beyond = v.compared - v.equal - v.within
     if v.compared and v.equal == v.compared:
         parts[1:] = ["all equal bit for bit"] if v.compared > 1 else ["equal bit for bit"]

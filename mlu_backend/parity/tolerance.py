@@ -109,7 +109,7 @@ class Limit:
         )
 
 
-_MEASURED = "design section 5: emulator noise was measured below 3e-7 in the mean"
+_MEASURED = "noise of the emulated device was measured below 3e-7 in the mean"
 _STANDARD = "MLU-OPS accuracy standard, fixed threshold of the class"
 _HALF = "rounding of the dtype: one unit in the last place of float16 is 2**-11"
 _BRAIN = "rounding of the dtype: one unit in the last place of bfloat16 is 2**-8"

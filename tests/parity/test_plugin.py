@@ -47,6 +47,24 @@ def test_stays_on_the_cpu(parity_device):
     return torch.ones(2)
 
 
+@pytest.mark.mlu_parity(sed=3)
+def test_option_misspelt(parity_device):
+    return torch.ones(2, device=parity_device)
+
+
+@pytest.mark.mlu_parity(profile="mlu59")
+def test_profile_misspelt(parity_device):
+    return torch.ones(2, device=parity_device)
+
+
+def test_kind_misspelt(mlu_parity):
+    mlu_parity(torch.nn.Linear(2, 2), torch.ones(1, 2), kind="convolutoin")
+
+
+def test_no_tensor(mlu_parity):
+    mlu_parity(lambda: 3)
+
+
 @pytest.mark.mlu_parity
 def test_takes_no_device():
     return torch.ones(2)
@@ -82,7 +100,11 @@ def test_what_agrees_passes(output: str, name: str) -> None:
     [
         ("test_differs", "output: 1.0e+00 mean, 1.0e+00 single; the limit is 2e-06 mean"),
         ("test_marked_differs", "result: 1.0e-03 mean"),
-        ("test_returns_nothing", "not judged: a test marked mlu_parity returned no tensor"),
+        ("test_returns_nothing", "not judged: no tensor was returned"),
+        ("test_no_tensor", "not judged: no tensor was returned"),
+        ("test_option_misspelt", "the marker mlu_parity takes kind, profile, seed, not sed"),
+        ("test_profile_misspelt", "profile must be one of exact, mlu370, mlu590, not 'mlu59'"),
+        ("test_kind_misspelt", "kind must be one of io, arithmetic"),
         ("test_stays_on_the_cpu", "not judged: none of the returned tensors lives on mlu"),
         ("test_takes_no_device", "takes the fixture parity_device"),
     ],
