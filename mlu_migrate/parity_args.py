@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -42,12 +43,24 @@ def main(command: str, arguments: Sequence[str], out: Output) -> int:
         return int(ended.code or 0)
 
 
-def _options(parser: _Parser) -> None:
+_COLOURS = {"match": "32", "mismatch": "31", "NOT JUDGED": "33"}
+
+
+def _coloured(text: str) -> str:
+    """The verdicts of a report for a terminal, each in its colour."""
+
+    def verdict(line: re.Match[str]) -> str:
+        return f"\x1b[1;{_COLOURS[line['verdict']]}m{line[0]}\x1b[0m"
+
+    return re.sub(r"(?m)^(?:\S.*: )?PARITY(?:: | )(?P<verdict>match|mismatch|NOT JUDGED)\b.*$", verdict, text)
+
+
+def _options(parser: _Parser, reports: str = ".md .json .html .xml") -> None:
     parser.add_argument(
         "--profile", choices=parity_entries.PROFILES, help="how the card computes: exact finds faults (default)"
     )
     parser.add_argument("--tolerance", type=Path, metavar="FILE", help="limits of your own, TOML")
-    parser.add_argument("--report", type=Path, action="append", default=[], metavar="FILE", help=".md .json .html .xml")
+    parser.add_argument("--report", type=Path, action="append", default=[], metavar="FILE", help=reports)
     parser.add_argument("--format", choices=_FORMATS, default="text", help="what is printed")
 
 
@@ -122,7 +135,7 @@ def _parity(arguments: Sequence[str], out: Output) -> int:
         width=out.width,
         talk=out.talk,
     )
-    out.result(outcome.text)
+    out.result(_coloured(outcome.text) if args.format == "text" and out.colour() else outcome.text)
     return outcome.status
 
 
@@ -135,7 +148,7 @@ def _compare(arguments: Sequence[str], out: Output) -> int:
     p.add_argument("reference", type=Path, metavar="REFERENCE", help="trace of the original")
     p.add_argument("candidate", type=Path, metavar="CANDIDATE", help="trace of the migrated program")
     p.add_argument("--edits", type=Path, metavar="FILE", help="edit map kept by parity --keep")
-    _options(p)
+    _options(p, ".md .json .xml")
     args = p.parse_args(list(arguments))
     outcome = parity.compare(
         args.reference,
@@ -147,5 +160,5 @@ def _compare(arguments: Sequence[str], out: Output) -> int:
         output_format=args.format,
         width=out.width,
     )
-    out.result(outcome.text)
+    out.result(_coloured(outcome.text) if args.format == "text" and out.colour() else outcome.text)
     return outcome.status

@@ -216,7 +216,7 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
         what = f"{error.filename}: {error.strerror}" if error.strerror and error.filename else str(error)
         print(f"{program}: cannot record: {what}", file=sys.stderr)
         return 2
-    print(f"{program}: {_told(outcome.trace)}", file=sys.stderr)
+    print(f"{program}: {_told(Path(args.out))}", file=sys.stderr)
     if outcome.status is None:
         print(
             f"{program}: the program did not end within {args.timeout:g} s; the trace holds what it did until then",
@@ -254,7 +254,11 @@ def _told(path: Path) -> str:
     counts = ", ".join(
         f"{n} {word}{s * (n != 1)}" for n, word, s in ((rows, "tensor", "s"), (steps, "optimizer step", "s"))
     )
-    return f"recorded in {path}: {counts}, {number} process{'es' * (number != 1)}, {size / 1e6:.1f} MB"
+    return f"recorded in {path}: {counts}, {number} process{'es' * (number != 1)}, {_size(size)}"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 
 if __name__ == "__main__":

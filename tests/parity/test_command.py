@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -209,6 +210,13 @@ def test_several_entries_without_names_go_by_their_commands() -> None:
 def test_a_reference_in_pyproject_is_found_from_the_project(tmp_path: Path) -> None:
     (entry,) = entries(tmp_path, '[[tool.mlu-migrate.parity]]\ncommand = "x"\nreference = "ref.zip"\n')
     assert entry.reference == str(tmp_path / "ref.zip")
+
+
+def test_verdicts_have_colours_and_nothing_else_has() -> None:
+    text = "a: PARITY: match, bit for bit\n  match\n\nPARITY NOT JUDGED\n  why\n\nPARITY: mismatch\n"
+    shown = parity_args._coloured(text)
+    assert shown.count("\x1b[1;") == 3 and re.sub(r"\x1b\[[0-9;]*m", "", shown) == text
+    assert "\x1b[1;32ma: PARITY: match, bit for bit\x1b[0m" in shown
 
 
 def test_traces_that_are_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

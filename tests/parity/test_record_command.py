@@ -54,7 +54,7 @@ def test_what_was_recorded_is_told_beside_the_programs_output(
     assert record.main(command) == 0
     told = capfd.readouterr()
     assert told.out == "ran\n" and f"recorded in {place}: " in told.err
-    assert "1 optimizer step, 1 process, 0.0 MB" in told.err
+    assert "1 optimizer step, 1 process, " in told.err and told.err.endswith(" kB\n")
 
 
 def test_a_program_of_which_nothing_was_recorded_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
