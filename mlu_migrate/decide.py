@@ -144,7 +144,7 @@ class StringRule(Rule):
         text = unit.data[unit.start(value) : unit.end(value)]
         edits: list[Edit] = []
         for inner in ast.walk(value):
-            name = unit.name(inner) if isinstance(inner, ast.Attribute) else None
+            name = _torch_name(unit, inner) if isinstance(inner, ast.Attribute) else None
             if (
                 isinstance(inner, ast.Attribute)
                 and name is not None
@@ -291,3 +291,12 @@ def _inside_annotation_prose(unit: Unit, node: ast.expr) -> bool:
             return False
         child = outer
     return False
+
+
+def _torch_name(unit: Unit, node: ast.Attribute) -> str | None:
+    """The name of torch that a chain has, also where its root is bound to something else besides."""
+    name = unit.name(node)
+    if name is None:
+        names = [n for n in unit.names.all_of(node) if n.startswith("torch.cuda.")]
+        name = names[0] if len(names) == 1 else None
+    return name
