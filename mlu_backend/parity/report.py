@@ -80,7 +80,9 @@ def differences_line(v: Verdict) -> str:
     if not v.total_differences:
         return ""
     counts = ", ".join(f"{number} of {category}" for category, number in categories(v).items() if number)
-    return f"{_count(v.total_differences, 'difference')}: {counts}"
+    text = f"{_count(v.total_differences, 'difference')}: {counts}"
+    both = categories(v)[Category.STRUCTURE.value] and categories(v)[Category.NUMBERS.value]
+    return f"{text}, where the structure does not differ" if both else text
 
 
 def facts(v: Verdict) -> list[str]:
@@ -331,7 +333,13 @@ def _notes(notes: Iterable[str]) -> Iterator[str]:
 
 
 def _md(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    """Text as Markdown that reads as it is written, in a table too; words between backticks stay code."""
+    parts = re.split(r"(`[^`]+`)", text.replace("\n", " "))
+    return "".join(part if n % 2 else _escaped(part) for n, part in enumerate(parts)).replace("|", "\\|")
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"__|[\\*`\[]", lambda found: "".join(f"\\{c}" for c in found[0]), text).replace("<", "&lt;")
 
 
 def categories(v: Verdict) -> dict[str, int]:

@@ -159,7 +159,9 @@ def test_figures_do_not_contradict_each_other() -> None:
     v = mismatch()
     assert report.differences_line(v) == "31 differences: 31 of numbers"
     v.total_differences, v.totals = 900, {Category.NUMBERS: 890, Category.STRUCTURE: 10}
-    assert report.differences_line(v) == "900 differences: 10 of structure, 890 of numbers"
+    assert report.differences_line(v) == (
+        "900 differences: 10 of structure, 890 of numbers, where the structure does not differ"
+    )
     assert report.figures(Verdict(Status.MISMATCH)) == "no tensor was compared"
     v = Verdict(Status.MATCH, compared=2, equal=2)
     assert report.figures(v).startswith("2 tensors compared, all equal bit for bit (")
@@ -203,6 +205,19 @@ def test_markdown_escapes_what_would_break_its_tables() -> None:
     rows = [line for line in text.splitlines() if line.startswith("| ") and "thing 3" in line]
     assert rows and "<script>" not in text.split("## Differences")[1]
     assert text.splitlines()[0] == "# PARITY: mismatch" and "## Worst ten" in text and "## Loss" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("Net.__init__: line 3", "Net.\\_\\_init\\_\\_: line 3"),
+        ("gpu_info.py: `torch.cuda.is_available` is a <b>", "gpu_info.py: `torch.cuda.is_available` is a &lt;b>"),
+        ("a*b | c\nd", "a\\*b \\| c d"),
+        ("one ` alone", "one \\` alone"),
+    ],
+)
+def test_markdown_shows_text_as_it_is_written(text: str, markdown: str) -> None:
+    assert report._md(text) == markdown
 
 
 def test_json_is_strict_and_feeds_evidence() -> None:
