@@ -32,6 +32,7 @@ from mlu_backend.parity.surroundings import (
     identity,
     in_worker,
     no_dispatch_modes,
+    shape_of,
 )
 from mlu_backend.parity.trace import Kind, Writer
 from mlu_backend.parity.transforms import Outside, entered, is_wrapped, unwrapped
@@ -223,13 +224,14 @@ class Measuring:
         return index
 
     def _kind(self, tensor: torch.Tensor, device: str) -> Kind:
-        key = (tensor.shape, tensor.dtype, device)
+        shape = shape_of(tensor)
+        key = (shape, tensor.dtype, device)
         found = self._kinds.get(key)
         if found is None:
             if len(self._kinds) > 20_000:
                 self._kinds.clear()
-            shape = tuple(as_length(s) for s in tensor.shape)
-            found = self._kinds[key] = Kind(shape, DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
+            lengths = tuple(as_length(s) for s in shape)
+            found = self._kinds[key] = Kind(lengths, DTYPE.get(tensor.dtype, str(tensor.dtype)), device)
         return found
 
     def keep(self, index: int, tensor: torch.Tensor) -> None:

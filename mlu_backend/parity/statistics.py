@@ -50,15 +50,18 @@ class NotMeasurable(Exception):
 def plain(tensor: torch.Tensor) -> torch.Tensor:
     """
     The dense numbers of ``tensor`` as a detached tensor of a real dtype: the shard a distributed tensor has here, what
-    a functional collective brings (which is waited for), the values of a sparse one, both parts of a complex one.
+    a functional collective brings (which is waited for), the values of a sparse or nested one, both parts of a complex
+    one.
     Raises NotMeasurable where there are none.
     """
     local = getattr(tensor, "_local_tensor", None)
     if local is not None:
         tensor = local
+    if tensor.is_nested:
+        tensor = tensor.values()
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and not _ordinary(tensor):
         tensor = _awaited(tensor)
-    if tensor.device.type == "meta" or tensor.is_nested:
+    if tensor.device.type == "meta":
         raise NotMeasurable(tensor.device.type)
     tensor = tensor.detach()
     if tensor.layout is not torch.strided:

@@ -123,6 +123,14 @@ def address(tensor: torch.Tensor) -> int:
         return 0
 
 
+def shape_of(tensor: torch.Tensor) -> torch.Size:
+    """The shape of a tensor; of a nested one without a shape the number of rows, and -1 for what differs by row."""
+    try:
+        return tensor.shape
+    except RuntimeError:
+        return torch.Size([tensor.size(0), *[-1] * (tensor.dim() - 1)])
+
+
 def as_length(length: Any) -> int:
     """A length of a shape as a number; -1 for one that differs from row to row."""
     try:

@@ -316,10 +316,15 @@ def test_lazy_modules_ragged_tensors_and_a_faulty_repr_are_no_trouble(recorded: 
         "    def extra_repr(self):\n        raise RuntimeError('no words')\n"
         "torch.nn.Sequential(torch.nn.LazyLinear(2), torch.nn.LazyBatchNorm1d())(torch.ones(3, 4))\n"
         "torch.jit.freeze(torch.jit.script(torch.nn.Linear(2, 2)).eval())(torch.ones(1, 2))\n"
-        "Odd()(torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged))\n"
+        "for layout in (torch.jagged, torch.strided):\n"
+        "    Odd()(torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=layout))\n"
     )
     process = recorded(source).processes[0]
-    assert not list(process.of("trouble")) and len(list(process.of("call"))) == 5
+    found = list(process.of("call"))
+    assert not list(process.of("trouble")) and len(found) == 6
+    for row in (process.rows[call["in"][0][1]] for call in found[-2:]):
+        assert row.kind.shape[0] == 2 and -1 in row.kind.shape
+        assert row.stats is not None and row.stats.norm == pytest.approx(18**0.5)
 
 
 def test_other_elements_in_the_same_version_of_a_tensor_are_seen(recorded: Recorded) -> None:

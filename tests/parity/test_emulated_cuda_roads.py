@@ -39,6 +39,7 @@ ROADS = {
     "a storage with a type": "stored(torch.ones(2).storage().cuda(0)._untyped_storage)",
     "a file whose storages are moved": "loaded(lambda storage, location: storage.cuda(0))",
     "a file of the device": 'loaded("cuda:0")',
+    "a scripted program from a file": "program()",
 }
 
 SOURCE = (
@@ -133,6 +134,12 @@ def loaded(where):
     torch.save(torch.ones(2), file)
     file.seek(0)
     return stored(torch.load(file, map_location=where).untyped_storage())
+
+def program():
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(nn.Linear(2, 2)), file)
+    file.seek(0)
+    return torch.jit.load(file, map_location="cuda")(x).device
 
 assert isinstance(g, torch.Generator) and isinstance(torch.default_generator, torch.Generator)
 nn.Linear(2, 2).cuda()(x)

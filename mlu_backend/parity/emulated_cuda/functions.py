@@ -88,6 +88,7 @@ def _script() -> None:
         return original(obj, *args, **kwargs)
 
     torch.jit.script = script
+    torch.jit.load = mapping(torch.jit.load)
     torch.jit._builtins._register_builtin(torch.is_autocast_enabled, "aten::is_autocast_enabled")
 
 
