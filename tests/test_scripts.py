@@ -240,6 +240,7 @@ def test_a_second_migration_changes_nothing(program: Program, bench: Bench, tmp_
         assert (tmp_path / program.name / path.relative_to(first)).read_bytes() == path.read_bytes(), path.name
 
 
+@pytest.mark.slow
 @ALL
 def test_the_migrated_program_runs_on_the_emulated_device(program: Program, bench: Bench) -> None:
     outcome = bench.on_mlu(program.folder, program.command)

@@ -61,7 +61,13 @@ def test_a_tensor_of_another_card_gives_results_on_that_card() -> None:
     same(torch.compile(lambda t: t.exp() + 1)(x), x.exp() + 1)
 
 
-@pytest.mark.parametrize("make", [cnn, lambda: nn.Sequential(Attention(), Attention())], ids=["cnn", "transformer"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(cnn, id="cnn", marks=pytest.mark.slow),
+        pytest.param(lambda: nn.Sequential(Attention(), Attention()), id="transformer"),
+    ],
+)
 def test_training_follows_eager_training(make: Callable[[], nn.Module]) -> None:
     model = make().to("mlu")
     twin = copy.deepcopy(model)
@@ -122,6 +128,7 @@ def test_dynamic_shapes_compile_once_for_many_sizes() -> None:
     assert counter.frame_count == 1
 
 
+@pytest.mark.slow
 def test_a_changed_size_is_compiled_again_as_dynamic_and_stays_right_with_gradients() -> None:
     layer = nn.Linear(4, 4).to("mlu")
     compiled = torch.compile(layer)
@@ -287,6 +294,7 @@ def gradients(model: nn.Module, call: Callable[[torch.Tensor], torch.Tensor], x:
     return list(torch.autograd.grad(call(leaf).square().sum(), [leaf, *model.parameters()]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpointing_inside_a_compiled_module_gives_the_gradients_of_eager_mode(reentrant: bool) -> None:
     model, x = Recomputed(reentrant).mlu(), torch.randn(4, 8, device="mlu")
@@ -326,6 +334,7 @@ def test_what_is_computed_again_drops_the_same_numbers() -> None:
     assert ((run(x + way) - run(x - way)) / 2).item() == pytest.approx((slope * way).sum().item(), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_model_on_two_cards_is_compiled_as_one_graph_and_trains() -> None:
     class Halves(nn.Module):
         def __init__(self) -> None:
@@ -349,6 +358,7 @@ def test_an_operator_of_two_devices_is_refused_when_compiled(other: str) -> None
         torch.compile(lambda a, b: a + b)(torch.ones(3, device="mlu:0"), torch.ones(3, device=other))
 
 
+@pytest.mark.slow
 def test_branches_taken_by_a_tensor_are_compiled_with_their_gradients() -> None:
     yes, no = nn.Linear(4, 4).mlu(), nn.Linear(4, 4).mlu()
     compiled = torch.compile(lambda x: torch.cond(x.sum() > 0, lambda x: yes(x).relu(), lambda x: no(x).sin(), (x,)))
@@ -359,6 +369,7 @@ def test_branches_taken_by_a_tensor_are_compiled_with_their_gradients() -> None:
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_sizes_that_depend_on_data_are_compiled() -> None:
     def selected(x: torch.Tensor) -> torch.Tensor:
         return (x[x > 0] * 2).sum() + x.max().item()
@@ -371,6 +382,7 @@ def test_sizes_that_depend_on_data_are_compiled() -> None:
             torch.testing.assert_close(compiled(x), selected(x))
 
 
+@pytest.mark.slow
 def test_a_compiled_optimizer_step_changes_parameters_as_in_eager_mode() -> None:
     model = nn.Linear(4, 4).mlu()
     twin = copy.deepcopy(model)

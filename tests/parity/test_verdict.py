@@ -451,6 +451,23 @@ def test_the_losses_of_every_rank_are_judged(tmp_path: Path) -> None:
     assert "of rank 0" in verdict.judge(ours, same, Question()).loss_curve
 
 
+def test_generator_states_in_checkpoints_of_two_kinds_of_device_are_not_compared(tmp_path: Path) -> None:
+    read = []
+    for name, device, state in (("a", "cuda", torch.zeros(16)), ("b", "mlu", torch.ones(24))):
+        trace.write_meta(tmp_path / name, status=0)
+        writer = trace.Writer(tmp_path / name)
+        items = []
+        for key, tensor, where in (("w", torch.ones(3), device), ("rng", state.to(torch.uint8), "cpu")):
+            kind = trace.Kind(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."), where)
+            items.append([key, writer.stat(kind, measure(tensor))])
+        writer.event(k="saved", step=0, items=items)
+        writer.event(k="end", reason="exit", steps=0, troubles={})
+        writer.close()
+        read.append(trace.read(tmp_path / name))
+    assert verdict.judge(read[0], read[1], Question(reference="trace")).status is Status.MATCH
+    assert verdict.judge(read[0], read[1], Question()).status is Status.MISMATCH
+
+
 def test_traces_of_which_no_tensor_could_be_read_are_not_judged(tmp_path: Path) -> None:
     read = []
     for name in "ab":
