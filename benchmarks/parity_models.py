@@ -46,7 +46,7 @@ def library_of(name: str) -> str:
 
 def load(library: str) -> str:
     """Import a library. Says what had to be done for it, nothing where it simply could be imported."""
-    done = declare_torchvision() if library == "timm" else ""
+    done = declare_torchvision()  # transformers imports it too, where it is there
     importlib.import_module(library)
     return done
 
