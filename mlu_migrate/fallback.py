@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from mlu_migrate.names import dotted
 from mlu_migrate.unit import Unit
 
 _CATCHING = ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
@@ -51,7 +52,11 @@ def needed_later(unit: Unit, node: ast.stmt) -> int | None:
     known = [n for n in unit.index.nodes[ast.Name] if isinstance(n.ctx, ast.Load) and n.id in flags]
     if flags and not known or any(True for _ in _tests(unit, names | flags)):
         return None  # asked here, or by whoever imports the flag
-    called = [c for c in unit.index.nodes[ast.Call] if _root(c.func) in names and outer not in unit.ancestors(c)]
+    called = [
+        call
+        for call in unit.index.nodes[ast.Call]
+        if (dotted(call.func) or "").partition(".")[0] in names and outer not in unit.ancestors(call)
+    ]
     return min((c.lineno for c in called), default=None)
 
 
@@ -85,9 +90,3 @@ def _tests(unit: Unit, names: set[str]) -> Iterator[ast.Name]:
                 and node is not parent.func
             ):
                 yield node  # handed on: whoever gets it may ask
-
-
-def _root(node: ast.expr) -> str | None:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None

@@ -92,8 +92,7 @@ class NoCounterpart(Rule):
             yield self.found(unit, node, kind, severity=Severity.WARNING, cuda=name)
         elif row.status == "missing":
             severity = Severity.WARNING if name.startswith(("torch._C", "torch.backends")) else Severity.ERROR
-            kind = "missing" if row.note else "missing_bare"
-            yield self.found(unit, node, kind, severity=severity, cuda=found.known, note=row.note, source=row.source)
+            yield self._missing(unit, node, found.known, row, severity)
         elif not row.exists_in(unit.settings.torch_mlu) and row.mlu:
             release = unit.settings.torch_mlu
             yield self.found(
@@ -119,6 +118,10 @@ class NoCounterpart(Rule):
                 source=row.source,
             )
 
+    def _missing(self, unit: Unit, node: ast.AST, name: str, row: apimap.Row, severity: Severity) -> Finding:
+        kind = "missing" if row.note else "missing_bare"
+        return self.found(unit, node, kind, severity=severity, cuda=name, note=row.note, source=row.source)
+
     def _beside(self, unit: Unit, node: ast.AST, name: str) -> Iterator[Finding]:
         """Rows about names outside torch.cuda that no other rule decides: each is told once a file."""
         row = apimap.lookup(name)
@@ -132,8 +135,7 @@ class NoCounterpart(Rule):
         told.add(name)
         if row.status == "missing":
             severity = Severity.ERROR if name.startswith("torch.distributed") else Severity.WARNING
-            kind = "missing" if row.note else "missing_bare"
-            yield self.found(unit, node, kind, severity=severity, cuda=name, note=row.note, source=row.source)
+            yield self._missing(unit, node, name, row, severity)
         elif row.mlu == name:
             yield self.found(
                 unit, node, "same_name", severity=Severity.INFO, cuda=name, note=row.note, source=row.source
