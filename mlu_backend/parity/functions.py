@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
+from mlu_backend.launch import PROFILES
 from mlu_backend.parity import metrics, nested, tolerance
 from mlu_backend.parity.inject import seed_everything
 from mlu_backend.parity.metrics import Error
-
-PROFILES = ("exact", "mlu370", "mlu590")
 
 
 class NoDevice(Exception):

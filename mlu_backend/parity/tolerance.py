@@ -29,6 +29,8 @@ from typing import Any
 
 import torch
 
+from mlu_backend.launch import PROFILES
+
 ANY = "*"
 CLASSES = (
     "io",
@@ -198,7 +200,7 @@ def load(path: Path) -> tuple[Limit, ...]:
 
 
 _WORDS = {
-    "profile": ("exact", "mlu370", "mlu590", "hardware", ANY),
+    "profile": (*PROFILES, "hardware", ANY),
     "class": (*CLASSES, ANY),
 }
 _NUMBERS = ("mean", "single")
