@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -11,13 +11,16 @@ import torch
 MAX_DEPTH = 8
 MAX_TENSORS = 512
 
+Parts = Callable[[Any], Iterable[tuple[Any, Any]]]
+
 
 def tensors(
-    value: Any, name: str = "", depth: int = 0, inside: tuple[int, ...] = ()
+    value: Any, name: str = "", depth: int = 0, inside: tuple[int, ...] = (), parts: Parts | None = None
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """
     Name and tensor of everything reachable through tuples, lists, mappings and dataclasses. A container that holds
-    itself is gone through once; ``inside`` are the identities of those around.
+    itself is gone through once; ``inside`` are the identities of those around. ``parts``: another way to take a value
+    apart.
     """
     if isinstance(value, torch.Tensor):
         yield name, value
@@ -27,8 +30,8 @@ def tensors(
     if id(value) in inside:
         return
     inside = (*inside, id(value))
-    for key, item in _parts(value):
-        yield from tensors(item, f"{name}.{key}" if name else str(key), depth + 1, inside)
+    for key, item in (parts or _parts)(value):
+        yield from tensors(item, f"{name}.{key}" if name else str(key), depth + 1, inside, parts)
 
 
 def _parts(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -52,12 +55,12 @@ def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Iterator[tupl
         yield from tensors(kwargs)
 
 
-def saved(value: Any, name: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+def saved(value: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """The tensors of a checkpoint, all of them however many there are: mappings within mappings, and whole modules."""
+    return tensors(value, parts=_parts_of_checkpoint)
+
+
+def _parts_of_checkpoint(value: Any) -> Iterable[tuple[Any, Any]]:
     if isinstance(value, torch.nn.Module):
-        yield from saved(value.state_dict(), name, depth)
-    elif isinstance(value, Mapping) and depth < MAX_DEPTH:
-        for key, item in list(value.items()):
-            yield from saved(item, f"{name}.{key}" if name else str(key), depth + 1)
-    else:
-        yield from tensors(value, name, depth)
+        return list(value.state_dict().items())
+    return list(value.items()) if isinstance(value, Mapping) else _parts(value)

@@ -278,6 +278,9 @@ def test_a_list_that_holds_itself_is_gone_through_once() -> None:
     assert [name for name, _ in nested.arguments((tensor, inner, {"x": (tensor,)}), {"k": inner})] == [
         "0", "1.0", "2.x.0", "k.0",
     ]  # fmt: skip
+    whole: dict[str, object] = {"net": torch.nn.Linear(1, 1), "all": [tensor] * 2}
+    whole.update({f"again{i}": whole for i in range(40)})
+    assert [name for name, _ in nested.saved(whole)] == ["net.weight", "net.bias", "all.0", "all.1"]
 
 
 def test_parameters_a_module_got_later_have_their_names_at_every_level(recorded: Recorded) -> None:
