@@ -6,6 +6,7 @@ prints them.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,6 +128,19 @@ class Verdict:
     control: ControlFigures | None = None
     runs: list[dict[str, Any]] = field(default_factory=list)
     title: str = ""
+
+    def count(self, difference: Difference) -> None:
+        """One more difference, whether it is kept or not."""
+        self.total_differences += 1
+        self.totals[difference.category] = self.totals.get(difference.category, 0) + 1
+
+    def unsettle(self, reasons: Sequence[str]) -> None:
+        """What leaves a match unproven makes it none; beside differences it is a note."""
+        if reasons and self.status is Status.MATCH:
+            self.status = Status.NOT_JUDGED
+            self.reasons += reasons
+        else:
+            self.notes += reasons
 
 
 def not_judged(*reasons: str, **fields: Any) -> Verdict:

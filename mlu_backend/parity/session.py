@@ -232,8 +232,7 @@ class Session:
         found.reasons = [f"the candidate failed: {error}"]
         found.notes += self._output("candidate", outcome)
         found.differences.insert(0, difference)
-        found.total_differences += 1
-        found.totals[difference.category] = found.totals.get(difference.category, 0) + 1
+        found.count(difference)
         found.first = difference
         locate.attach_edits(found, self.edits)
         return found

@@ -8,7 +8,7 @@ given.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -84,37 +84,22 @@ def judge(reference: Trace, candidate: Trace, question: Question) -> Verdict:
     for key in [k for k in ours if k in theirs]:
         judge_.process(key, ours[key], theirs[key])
     judge_.finish()
-    _count_troubles(verdict, reference, candidate)
-    _count_endings(verdict, reference, candidate)
+    for text in _troubles(reference, candidate):
+        verdict.unsettle([text])
+    # A program that failed proves nothing by what it did until then; one that was killed may have done more.
+    verdict.unsettle(list(ending.failures(reference, candidate)))
+    verdict.notes += ending.cut_off(reference, candidate)
     if verdict.status is Status.MATCH and not verdict.compared:
-        verdict.status = Status.NOT_JUDGED
-        verdict.reasons.append(f"none of the {verdict.unreadable} recorded tensors has numbers that could be read")
+        verdict.unsettle([f"none of the {verdict.unreadable} recorded tensors has numbers that could be read"])
     return verdict
 
 
-def _count_troubles(verdict: Verdict, reference: Trace, candidate: Trace) -> None:
-    """What the recorder could not record was not compared: then a match is none."""
+def _troubles(reference: Trace, candidate: Trace) -> Iterator[str]:
+    """What the recorder could not record was not compared."""
     for name, run in (("reference", reference), ("candidate", candidate)):
         texts = [e["text"] for p in run.processes for e in p.of("trouble")]
-        if not texts:
-            continue
-        text = f"the recorder failed in the {name} run, and what it missed was not compared: {texts[0]}"
-        if verdict.status is Status.MATCH:
-            verdict.status = Status.NOT_JUDGED
-            verdict.reasons.append(text)
-        else:
-            verdict.notes.append(text)
-
-
-def _count_endings(verdict: Verdict, reference: Trace, candidate: Trace) -> None:
-    """A program that failed proves nothing by what it did until then; one that was killed may have done more."""
-    failures = list(ending.failures(reference, candidate))
-    if failures and verdict.status is Status.MATCH:
-        verdict.status = Status.NOT_JUDGED
-        verdict.reasons += failures
-    else:
-        verdict.notes += failures
-    verdict.notes += ending.cut_off(reference, candidate)
+        if texts:
+            yield f"the recorder failed in the {name} run, and what it missed was not compared: {texts[0]}"
 
 
 def _keys(runs: Iterable[tuple[int, int]]) -> str:
@@ -133,8 +118,7 @@ class _Judge:
 
     def report(self, difference: Difference) -> None:
         self._moved = metrics.UNRELATED
-        self.v.total_differences += 1
-        self.v.totals[difference.category] = self.v.totals.get(difference.category, 0) + 1
+        self.v.count(difference)
         if len(self.v.differences) < KEPT:
             self.v.differences.append(difference)
 
