@@ -175,7 +175,7 @@ def language_model(steps: int) -> dict[str, object]:
     from mlu_backend import launch
     from mlu_backend.parity import trace
     from mlu_backend.parity.options import Options
-    from mlu_backend.parity.record import record
+    from mlu_backend.parity.record import record, size
     from mlu_migrate import gathering, parity, pipeline
     from mlu_migrate.settings import Options as Wanted
     from mlu_migrate.settings import Settings
@@ -233,11 +233,6 @@ class Watch(threading.Thread):
             raise SystemExit("the program was too short, or this system has no /proc: memory was not seen")
         last = max(9, int(share * len(self._seen)) - 1)
         return int(statistics.median(self._seen[last - 9 : last + 1]))
-
-
-def size(folder: Path) -> int:
-    """Bytes below a folder."""
-    return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
 
 
 def counts(row: dict[str, object]) -> str:

@@ -9,6 +9,7 @@ from mlu_backend.parity.control import Sensitivity, Where
 from mlu_backend.parity.findings import Category, Difference, LossRow, Verdict
 from mlu_backend.parity.metrics import Error
 from mlu_backend.parity.tolerance import Limit
+from mlu_backend.parity.wording import counted
 
 
 def judge(
@@ -38,19 +39,16 @@ def _process(where: Where) -> str:
 def _show(verdict: Verdict, rows: list[LossRow], limit: Limit, of: str) -> None:
     verdict.losses = rows
     errors = [row.error for row in rows]
+    passes = counted(len(errors), "backward pass")
     if not any(errors):
         verdict.first_step = f"first-step loss{of} is equal"
-        verdict.loss_curve = f"loss{of} over {_many(len(errors))} is equal"
+        verdict.loss_curve = f"loss{of} over {passes} is equal"
         return
     verdict.first_step = _against(errors[0], limit.single, f"first-step loss{of}")
     verdict.loss_curve = (
-        f"{_against(sum(errors) / len(errors), limit.mean, f'loss{of} over {_many(len(errors))}, mean')}; "
+        f"{_against(sum(errors) / len(errors), limit.mean, f'loss{of} over {passes}, mean')}; "
         f"{_against(max(errors), limit.single, 'largest')}"
     )
-
-
-def _many(passes: int) -> str:
-    return f"{passes} backward pass{'es' if passes != 1 else ''}"
 
 
 def _judge(

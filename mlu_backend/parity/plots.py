@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 from mlu_backend.parity.findings import LossRow
+from mlu_backend.parity.wording import counted
 
 ROWS = 40
 COLUMNS = 60
@@ -74,8 +75,7 @@ def _columns(steps: list[int]) -> list[list[int]]:
 
 
 def _caption(shown: int, modules: int, columns: list[list[int]]) -> str:
-    steps = sum(map(len, columns))
-    text = f"{modules} module{'s' * (modules != 1)} by {steps} step{'s' * (steps != 1)}"
+    text = f"{counted(modules, 'module')} by {counted(sum(map(len, columns)), 'step')}"
     if shown < modules:
         text += f", the {shown} with the largest errors"
     if len(columns[0]) > 1:

@@ -16,23 +16,30 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from mlu_backend.parity import inject, trace
 from mlu_backend.parity.options import LEVELS, ROUTES, Options
+from mlu_backend.parity.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """``status``: exit status of the program, None when it ran out of time. ``trace``: where the records are."""
+    """
+    ``status``: exit status of the program, None when it ran out of time. ``trace``: where the records are, of so many
+    ``tensors``, optimizer ``steps`` and ``processes`` that computed something.
+    """
 
     status: int | None
     seconds: float
     trace: Path
-    output: str = ""
+    output: str
+    tensors: int
+    steps: int
+    processes: int
 
 
 def record(
@@ -69,23 +76,32 @@ def record(
     started = time.monotonic()
     status, output = _run(command, cwd, inject.environment(options, env), timeout, capture_output)
     seconds = round(time.monotonic() - started, 3)
-    trace.write_meta(folder, status=status, seconds=seconds, sources=_sources(folder, options.root))
+    files, steps = _mentioned(folder)
+    rows = [count for place in folder.glob("p*/") if (count := trace.rows_in(place))]
+    trace.write_meta(folder, status=status, seconds=seconds, sources=_sources(files, options.root))
     if packed:
         trace.pack(folder, target)
         shutil.rmtree(folder, ignore_errors=True)
-    return Outcome(status, time.monotonic() - started, target, output)
+    return Outcome(status, time.monotonic() - started, target, output, sum(rows), steps, len(rows))
 
 
-def _sources(folder: Path, root: str | None) -> dict[str, str]:
-    """Digests of the program's own files that were seen running: two runs with equal ones ran the same program."""
-    if root is None:
-        return {}
+def _mentioned(folder: Path) -> tuple[set[str], int]:
+    """The program's own files that events name, and how many optimizer steps there are."""
     names: set[str] = set()
+    steps = 0
     for file in folder.glob("p*/events.jsonl"):
         for line in file.read_text(encoding="utf-8").splitlines():
+            steps += line.startswith('{"k":"step"')
             if line.startswith(('{"k":"site"', '{"k":"module"', '{"k":"process"')):
                 with contextlib.suppress(ValueError):  # the process was killed while it wrote
                     names.update(_files(json.loads(line)))
+    return names, steps
+
+
+def _sources(names: Iterable[str], root: str | None) -> dict[str, str]:
+    """Digests of the program's own files that were seen running: two runs with equal ones ran the same program."""
+    if root is None:
+        return {}
     found = {}
     for name in sorted(names):
         path = Path(root, name)
@@ -216,7 +232,7 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
         what = f"{error.filename}: {error.strerror}" if error.strerror and error.filename else str(error)
         print(f"{program}: cannot record: {what}", file=sys.stderr)
         return 2
-    print(f"{program}: {_told(Path(args.out))}", file=sys.stderr)
+    print(f"{program}: {_told(outcome, args.out)}", file=sys.stderr)
     if outcome.status is None:
         print(
             f"{program}: the program did not end within {args.timeout:g} s; the trace holds what it did until then",
@@ -239,25 +255,20 @@ def _check_place(target: Path) -> None:
         raise FileNotFoundError(f"{target.parent}: no such folder, or not to be written to")
 
 
-def _told(path: Path) -> str:
+def _told(outcome: Outcome, name: str) -> str:
     """What a trace holds, in a line."""
-    try:
-        found = trace.read(path)
-    except trace.TraceError as error:
-        return str(error)
-    events = [e for p in found.processes for e in p.events]
-    steps, rows = sum(e["k"] == "step" for e in events), sum(len(p.rows) for p in found.processes)
-    if not rows:
-        return f"nothing was recorded in {path}: no module was called, and nothing computed that is compared"
-    size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file()) if path.is_dir() else path.stat().st_size
-    number = len([p for p in found.processes if p.rows])
-    counts = ", ".join(
-        f"{n} {word}{s * (n != 1)}" for n, word, s in ((rows, "tensor", "s"), (steps, "optimizer step", "s"))
-    )
-    return f"recorded in {path}: {counts}, {number} process{'es' * (number != 1)}, {_size(size)}"
+    if not outcome.tensors:
+        return f"nothing was recorded in {name}: no module was called, and nothing computed that is compared"
+    counts = ((outcome.tensors, "tensor"), (outcome.steps, "optimizer step"), (outcome.processes, "process"))
+    return f"recorded in {name}: {', '.join(counted(*count) for count in counts)}, {_shown(size(outcome.trace))}"
 
 
-def _size(count: int) -> str:
+def size(path: Path) -> int:
+    """Bytes of a trace: of the file, or of all files in the folder."""
+    return sum(file.stat().st_size for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file())
+
+
+def _shown(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mlu_backend.parity import coverage
 from mlu_backend.parity.findings import Category, Difference, Status, Verdict
+from mlu_backend.parity.wording import counted
 
 SHOWN = 10
 LISTED = 20  # functions with edits that were not reached
@@ -34,23 +35,18 @@ def figures(v: Verdict) -> str:
     """What the verdict rests on."""
     if not v.compared and not v.unreadable:
         return "no tensor was compared"
-    parts = [f"{_count(v.compared, 'tensor')} compared", f"{v.equal} equal bit for bit"]
+    parts = [f"{counted(v.compared, 'tensor')} compared", f"{v.equal} equal bit for bit"]
     parts.append(f"{v.within} within limits given their inputs")
     beyond = v.compared - v.equal - v.within
     if v.compared and v.equal == v.compared:
         parts[1:] = ["all equal bit for bit"] if v.compared > 1 else ["equal bit for bit"]
     elif beyond:
         parts.append(f"{beyond} beyond")
-    where = ", ".join(_count(*x) for x in ((v.calls, "module call"), (v.steps, "step"), (v.ranks, "process")))
+    where = ", ".join(counted(*x) for x in ((v.calls, "module call"), (v.steps, "step"), (v.ranks, "process")))
     text = f"{', '.join(parts)} ({where})"
     if v.unreadable:
         text += f"; {v.unreadable} more could not be read on either side and were not compared"
     return text
-
-
-def _count(number: int, what: str) -> str:
-    many = f"{what}es" if what.endswith("s") else f"{what}s"
-    return f"{number} {what if number == 1 else many}"
 
 
 def control_line(v: Verdict) -> str:
@@ -58,8 +54,7 @@ def control_line(v: Verdict) -> str:
     c = v.control
     if c is None:
         return ""
-    times = f"{c.runs} time{'s' if c.runs != 1 else ''}"
-    text = f"rounding control: the reference ran {times} more with the inputs of "
+    text = f"rounding control: the reference ran {counted(c.runs, 'time')} more with the inputs of "
     if not c.products:
         return f"{text}products rounded as the profile does, and has no such products: the table alone judged"
     text += f"{c.products} products rounded to {c.bits} bits on another grid"
@@ -80,7 +75,7 @@ def differences_line(v: Verdict) -> str:
     if not v.total_differences:
         return ""
     counts = ", ".join(f"{number} of {category}" for category, number in categories(v).items() if number)
-    text = f"{_count(v.total_differences, 'difference')}: {counts}"
+    text = f"{counted(v.total_differences, 'difference')}: {counts}"
     both = categories(v)[Category.STRUCTURE.value] and categories(v)[Category.NUMBERS.value]
     return f"{text}, where the structure does not differ" if both else text
 
@@ -115,7 +110,7 @@ def next_steps(v: Verdict) -> Iterator[str]:
         )
     if report.get("proven"):
         number = len(report["proven"])
-        guesses = f"{number} guess{'es' * (number != 1)} of the migration {'was' if number == 1 else 'were'}"
+        guesses = f"{counted(number, 'guess')} of the migration {'was' if number == 1 else 'were'}"
         yield (
             f"{guesses} seen reaching a device: have them made with --evidence and the JSON report "
             "(--report parity.json)"
@@ -205,7 +200,7 @@ def terminal(v: Verdict, width: int = 80) -> str:
     if others:
         more = max(v.total_differences - (v.first is not None), len(others))
         first = "; the first of them" if more > SHOWN else ""
-        lines += ["", f"{more} more difference{'s' * (more != 1)}{first}:"]
+        lines += ["", f"{counted(more, 'more difference')}{first}:"]
         for d in others[:SHOWN]:
             text = (
                 f"step {d.step}  {d.what}: {d.reference} | {d.candidate}"
@@ -238,7 +233,7 @@ def terminal(v: Verdict, width: int = 80) -> str:
 
 
 def _left_title(v: Verdict, number: int) -> str:
-    text = f"{_count(number, 'finding')} left for you by the migration, which this run went through"
+    text = f"{counted(number, 'finding')} left for you by the migration, which this run went through"
     return f"{text} without a difference:" if v.status is Status.MATCH else f"{text}:"
 
 
@@ -264,8 +259,8 @@ def unreached(v: Verdict) -> Iterator[str]:
     if len(places) > LISTED:
         yield f"and {len(places) - LISTED} more places, all in the JSON report"
     if idle:
-        first = ", ".join(f"{path} ({_count(count, 'edit')})" for path, count in list(idle.items())[:UNUSED])
-        more = f" and {_count(len(idle) - UNUSED, 'more file')}" if len(idle) > UNUSED else ""
+        first = ", ".join(f"{path} ({counted(count, 'edit')})" for path, count in list(idle.items())[:UNUSED])
+        more = f" and {counted(len(idle) - UNUSED, 'more file')}" if len(idle) > UNUSED else ""
         yield f"nothing of {first}{more}"
 
 
