@@ -40,7 +40,10 @@ def configuration(ours: align.Run, theirs: align.Run) -> tuple[list[Difference],
             )
             break
     if any(event.get("eager") for event in b.of("compiled")):
-        notes.append("what the programs compile ran eagerly on both sides: compiled code rounds and draws otherwise")
+        notes.append(
+            "what the programs compile ran eagerly on both sides, since compiled code rounds and draws otherwise: this "
+            "run says nothing of torch.compile itself"
+        )
     faults += list(_rates(list(a.of("step")), list(b.of("step")), sites))
     random = [(x, y) for x, y in zip(a.of("random"), b.of("random"), strict=False)]
     for x, y in random:
